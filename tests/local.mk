@@ -556,7 +556,8 @@ gpu_tests = \
 	tests/abi/test_gpu_messages \
 	tests/abi/test_gpu_offer \
 	tests/abi/test_gpu_register \
-	tests/abi/test_rma_gpu
+	tests/abi/test_rma_gpu \
+	tests/abi/test_rma_nic
 rdma_abi_tests += $(gpu_tests)
 # What tests/rdma/*.sh and tests/ucx/gpu.sh run besides the ABI tests.
 rdma_programs = tests/rdma/test_counts tests/ucx/test_gpu

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * test_rma_nic.c - one-sided traffic over RDMA while ports go down and bits are changed: it goes
+ * over TCP meanwhile and comes back, and every byte and signal arrives once.
+ */
+#include "tests/abi/nics.h"
+#include "tests/abi/onesided.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 60, FAULTS = 4 };
+
+static const char *down, *up;		/* the fault, and its end; NULL: it passes by itself */
+
+/* Flows on two contexts, while rank 0 makes faults. */
+static void faulty(struct rank *r)
+{
+	struct group *g = group_new(r, 2);
+	unsigned peer = 1 - r->rank, made = 0;
+	uint64_t end = deadline_ms(80000), next = now_us() + 300000;
+	struct flow *f[2];
+	bool all = false, is_down = false;
+
+	warns_expected();		/* lesser-transport, corrupt-data */
+	f[0] = flow_new(g, 0, peer, ROUNDS * 10, 1);
+	f[1] = flow_new(g, 1, peer, ROUNDS * 10, 2);
+	while (!all || is_down || (r->rank == 0 && made < FAULTS)) {
+		all = flow_step(f[0]);
+		all = flow_step(f[1]) && all;
+		if (r->rank == 0 && now_us() >= next && (is_down || made < FAULTS)) {
+			ctl(is_down ? up : down);
+			made += !is_down;
+			is_down = up && !is_down;
+			next = now_us() + 400000;
+		}
+		wait_tick(end, __FILE__, __LINE__, "all rounds");
+	}
+	together(r);
+	flow_free(f[1]);
+	flow_free(f[0]);
+	groups_close(r);
+}
+
+static void faults(struct abi *t, const char *kind, const char *lanes, const char *begin,
+		   const char *stop)
+{
+	nic(kind, "");
+	setenv("BRAID_LANES", lanes, 1);
+	down = begin;
+	up = stop;
+	ranks_run(t, 2, faulty);
+}
+
+static void port_down(struct abi *t)
+{
+	faults(t, "rocev2", "1", "port nic0 down", "port nic0 up");
+}
+
+static void port_down_lanes(struct abi *t)
+{
+	faults(t, "ib", "4", "port nic0 down", "port nic0 up");
+}
+
+static void black_hole(struct abi *t)
+{
+	faults(t, "rocev2", "4", "drop nic0 1", "drop nic0 0");
+}
+
+static void port_down_iwarp(struct abi *t)
+{
+	faults(t, "iwarp", "1", "port nic0 down", "port nic0 up");
+}
+
+static void flips_sends(struct abi *t)
+{
+	setenv("BRAID_CHECKSUM", "on", 1);
+	faults(t, "rocev2", "2", "flip nic0 sends 1", NULL);
+}
+
+static void flips_writes(struct abi *t)
+{
+	setenv("BRAID_CHECKSUM", "on", 1);
+	faults(t, "rocev2", "2", "flip nic0 writes 1", NULL);
+}
+
+/* Windows are closed under a NIC that holds their keys, while others go on. */
+static void closes(struct rank *r)
+{
+	struct group *g = group_new(r, 2);
+	struct flow *f = flow_new(g, 0, 1 - r->rank, ROUNDS * 5, 1);
+	uint64_t end = deadline_ms(80000);
+
+	for (unsigned i = 0; i < 10; i++) {
+		struct window w = window_new(g, 1 << 20);
+
+		memset(w.data, 7, w.size);
+		for (unsigned k = 0; k < 20; k++)
+			flow_step(f);
+		window_free(g, &w);
+	}
+	while (!flow_step(f))
+		wait_tick(end, __FILE__, __LINE__, "all rounds");
+	together(r);
+	flow_free(f);
+	groups_close(r);
+}
+
+static void windows_closed(struct abi *t)
+{
+	nic("rocev2", "");
+	ranks_run(t, 2, closes);
+}
+
+static const struct abi_case cases[] = {
+	CASE("one-sided traffic outlives a port that goes down", port_down, ONCE, .seconds = 200),
+	CASE("one-sided traffic of four queue pairs outlives it", port_down_lanes, ONCE, .seconds = 200),
+	CASE("one-sided traffic outlives a black hole", black_hole, ONCE, .seconds = 200),
+	CASE("one-sided traffic over iWARP outlives a port that goes down", port_down_iwarp, ONCE,
+	     .seconds = 200),
+	CASE("changed bits in messages are found and sent again", flips_sends, ONCE, .seconds = 200),
+	CASE("changed bits in writes are found and sent again", flips_writes, ONCE, .seconds = 200),
+	CASE("windows are closed while a NIC writes to others", windows_closed, ONCE, .seconds = 200),
+};
+
+int main(void)
+{
+	int failed;
+
+	fakes_load();
+	failed = abi_main(__FILE__, cases, sizeof(cases) / sizeof(cases[0]));
+	fakes_forget();
+	return failed;
+}

@@ -137,8 +137,10 @@ int braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 	int err;
 
 	if (!o->n) {			/* nothing is on its way */
-		o->first = ++o->now;
-		return braid_rma_apply_signal(ch, h->signal_window, h->signal_offset, h->value);
+		err = braid_rma_apply_signal(ch, h->signal_window, h->signal_offset, h->value);
+		if (!err)
+			o->first = ++o->now;
+		return err;
 	}
 	err = epoch_of(o, o->now, &e);
 	if (err)

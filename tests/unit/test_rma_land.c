@@ -226,16 +226,15 @@ static void a_channel_closed_under_landings_moves_them_no_more(void **state)
 }
 
 /* A frame that is here whole: false, and it is applied from the start later. */
-static bool fast_put(unsigned what)
+static bool fast(struct braid_rma_hdr op)
 {
 	char payload[BRAID_RMA_HDR_SIZE + 3] = { 0 };
-	struct braid_rma_hdr put = {
-		.what = (uint8_t)(D | what), .size = 3, .signal_window = 1, .value = 1,
+	struct braid_hdr h = {
+		.type = BRAID_F_EAGER, .seq = cb->next_seq, .len = BRAID_RMA_HDR_SIZE + (uint32_t)op.size,
 	};
-	struct braid_hdr h = { .type = BRAID_F_EAGER, .seq = cb->next_seq, .len = sizeof(payload) };
 	bool ret;
 
-	braid_rma_pack(&put, payload);
+	braid_rma_pack(&op, payload);
 	braid_lock_wait(&pair.end[B]->lock);
 	ret = cr->kind->rx_fast(cr, &h, payload);
 	braid_unlock(&pair.end[B]->lock);
@@ -244,18 +243,35 @@ static bool fast_put(unsigned what)
 
 static void without_memory_for_a_landing_its_bytes_are_not_awaited(void **state)
 {
+	const struct braid_rma_hdr three = { .what = D, .size = 3 };
+
 	(void)state;
 	gpu.answer = -EAGAIN;
-	assert_true(fast_put(0));		/* so that there is an epoch */
+	assert_true(fast(three));		/* so that there is an epoch */
 	no_memory = 1;
-	assert_false(fast_put(0));
+	assert_false(fast(three));
 	assert_int_equal(no_memory, 0);
-	assert_true(fast_put(0));
+	assert_true(fast(three));
 	gpu.answer = 0;
 	move();
 	assert_int_equal(gpu.written, 2);
 	assert_int_equal(signal_of(O, 0, 0), 0);
 	assert_int_equal(word_at(words, 0), 1);
+}
+
+/* A signal to a word of the GPU's needs memory, too. */
+static void without_memory_for_a_signal_its_epoch_goes_on(void **state)
+{
+	const struct braid_rma_hdr s = { .what = S | O, .value = 1 };
+
+	(void)state;
+	assert_true(fast(s));
+	no_memory = 1;
+	assert_false(fast(s));
+	assert_int_equal(no_memory, 0);
+	assert_true(fast(s));
+	assert_int_equal(word_at(mem, 0), 2);
+	assert_int_equal(braid_rma_epoch(braid_rma_order_of(cb, 0)), 2);
 }
 
 int main(void)
@@ -271,6 +287,7 @@ int main(void)
 		LAND(a_window_closed_under_landings_is_written_no_more),
 		LAND(a_channel_closed_under_landings_moves_them_no_more),
 		LAND(without_memory_for_a_landing_its_bytes_are_not_awaited),
+		LAND(without_memory_for_a_signal_its_epoch_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "tests/lib/fault.h"
+#include "tools/rma.h"
 
 enum { SMALL = 1000, EAGER = 40000, LARGE = 1000000, K_MAX = 2000, LIFE_S = 150, SOON_MS = 30000,
        JOBS = 12,
@@ -197,6 +198,136 @@ static ncclResult_t life(struct net *net, void (*in_middle)(void))
 	return res;
 }
 
+static struct abi *living;
+
+/* --- the same with one-sided operations ---------------------------------------------------- */
+
+enum { RANKS = 2, WORD = 8 };
+
+struct side {				/* one of two ranks in this process */
+	void *listen, *coll, *ctx, *mem, *words;
+	uint8_t *data;
+	uint64_t word[WORD];
+};
+
+static ncclResult_t side_open(struct rma *rma, void *ctx, struct side *s, void *handles[],
+			      unsigned rank)
+{
+	ncclResult_t res = rma_connect(rma, ctx, handles, RANKS, (int)rank, s->listen, &s->coll);
+
+	if (!res)
+		res = rma_context(rma, s->coll, 1, -1, 1, &s->ctx);
+	if (!res)
+		res = rma_reg(rma, s->coll, s->data, LARGE, NCCL_PTR_HOST, 0, &s->mem);
+	if (!res)
+		res = rma_reg(rma, s->coll, s->word, sizeof(s->word), NCCL_PTR_HOST,
+			      NCCL_RMA_FORCE_SO, &s->words);
+	return res;
+}
+
+static void side_close(struct rma *rma, struct side *s)
+{
+	if (s->ctx)
+		rma_context_end(rma, s->ctx);
+	if (s->mem)
+		rma_dereg(rma, s->coll, s->mem);
+	if (s->words)
+		rma_dereg(rma, s->coll, s->words);
+	if (s->coll)
+		rma_close_coll(rma, s->coll);
+	if (s->listen)
+		rma_close_listen(rma, s->listen);
+	free(s->data);
+	*s = (struct side){ 0 };
+}
+
+/* Waits for a request; the other rank goes on meanwhile. */
+static ncclResult_t done_with(struct rma *rma, struct side *s, struct side *other, void *req)
+{
+	uint64_t end = deadline_ms(SOON_MS);
+	ncclResult_t res = ncclSuccess;
+	int done = 0;
+
+	while (!res && !done) {
+		res = rma_test(rma, s->coll, req, &done);
+		if (!res)
+			res = rma_progress(rma, other->ctx);
+		wait_tick(end, __FILE__, __LINE__, "a request");
+	}
+	return res;
+}
+
+static ncclResult_t put_to(struct rma *rma, struct side *s, struct side *other, unsigned rank,
+			   size_t size)
+{
+	uint64_t was = other->word[0], end = deadline_ms(SOON_MS);
+	void *req = NULL;
+	ncclResult_t res;
+
+	fill(s->data, size, size);
+	res = rma_iput_signal(rma, s->ctx, 0, 0, s->mem, size, 0, other->mem ? s->mem : NULL, rank, 0,
+			      s->words, 1, NCCL_RMA_SIGNAL_ADD, true, 0, &req);
+	if (!res)
+		res = done_with(rma, s, other, req);
+	while (!res && __atomic_load_n(&other->word[0], __ATOMIC_ACQUIRE) == was) {
+		res = rma_progress(rma, other->ctx);
+		wait_tick(end, __FILE__, __LINE__, "a signal");
+	}
+	if (!res)
+		filled(other->data, size, size);
+	return res;
+}
+
+static ncclResult_t sides_talk(struct rma *rma, struct side *s)
+{
+	ncclResult_t res = ncclSuccess;
+	void *req = NULL;
+
+	for (unsigned i = 0; !res && i < 2; i++) {
+		res = put_to(rma, &s[i], &s[!i], !i, SMALL);
+		if (!res)
+			res = put_to(rma, &s[i], &s[!i], !i, LARGE);
+	}
+	if (!res)
+		res = rma_iget(rma, s[0].ctx, 0, 0, s[0].mem, LARGE, 0, s[0].mem, 1, 0, &req);
+	return res ? res : done_with(rma, &s[0], &s[1], req);
+}
+
+static ncclResult_t one_sided_life(struct net *net)
+{
+	uint8_t handle[RANKS][NCCL_NET_HANDLE_MAXSIZE] = { { 0 } };
+	void *handles[RANKS] = { handle[0], handle[1] }, *ctx = NULL;
+	struct side s[RANKS] = { { 0 } };
+	char err[256];
+	struct rma *rma = rma_load(living->plugin, 0, err, sizeof(err));
+	ncclResult_t res;
+	int ndev = 0;
+
+	(void)net;
+	if (!rma)
+		FAIL("%s", err);
+	res = rma_init(rma, &ctx, 1, listen_to);
+	if (!res)
+		res = rma_devices(rma, &ndev);
+	if (!res && !ndev)
+		res = ncclSystemError;
+	for (unsigned i = 0; i < RANKS; i++) {
+		s[i].data = calloc(1, LARGE);
+		if (!res)
+			res = rma_listen(rma, ctx, 0, handle[i], &s[i].listen);
+	}
+	for (unsigned i = 0; !res && i < RANKS; i++)
+		res = side_open(rma, ctx, &s[i], handles, i);
+	if (!res)
+		res = sides_talk(rma, s);
+	for (unsigned i = 0; i < RANKS; i++)
+		side_close(rma, &s[i]);
+	if (ctx)
+		OK(rma_finalize(rma, ctx));
+	rma_unload(rma);
+	return res;
+}
+
 /* --- again and again ----------------------------------------------------------------------- */
 
 struct usage {
@@ -230,6 +361,7 @@ struct run {
 	int err;			/* errno of the failing call; 0: a likely one for that call */
 	bool may_fail;
 	bool lossy;			/* calls fail only after connections are lost */
+	bool one_sided;			/* puts, signals and gets in place of messages */
 	struct seen {			/* shared by all runs */
 		long blocks;		/* left after two good lives, in the run with k = 0 */
 		char name[JOBS][32];	/* of the call that failed */
@@ -237,6 +369,7 @@ struct run {
 	} *seen;
 	char *name;			/* this run's entry of seen->name */
 };
+
 
 static const struct run *running;
 
@@ -265,7 +398,8 @@ static _Noreturn void run_one(const struct run *r)
 	fault_trace(r->k ? NULL : &r->seen->good);
 	if (!r->lossy)
 		arm();
-	res = life(net, r->lossy ? arm : NULL);
+	living = r->t;
+	res = r->one_sided ? one_sided_life(net) : life(net, r->lossy ? arm : NULL);
 	fault_trace(NULL);
 	name = fault_name();
 	snprintf(what, sizeof(what), "call %u, %s,", r->k, name ? name : "none");
@@ -278,7 +412,7 @@ static _Noreturn void run_one(const struct run *r)
 	fault_arm(r->kind, 0, FAULT_ONCE);
 	quiet(&empty);
 	lines_clear(&warns);
-	res = life(net, NULL);
+	res = r->one_sided ? one_sided_life(net) : life(net, NULL);
 	if (res)
 		FAIL("%s failed, and the life after that ended with %s: %s", what,
 		     net_result_name(res), warns.text);
@@ -399,6 +533,13 @@ static void setup_once(struct abi *t)
 static void setup_on(struct abi *t)
 {
 	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ON, .may_fail = true }, K_MAX);
+}
+
+static void one_sided(struct abi *t)
+{
+	setenv("BRAID_RMA", "on", 1);
+	run_these(t, (struct run){ .kind = FAULT_SETUP, .how = FAULT_ONCE, .may_fail = true,
+				   .one_sided = true }, K_MAX);
 }
 
 static void no_port(struct abi *t)
@@ -576,6 +717,8 @@ static const struct abi_case cases[] = {
 	CASE("whichever call of set-up and all later ones fail: ends well or the log says why",
 	     setup_on, .since = 12,
 	     .seconds = 300, .warns = "no-memory"),
+	CASE("whichever call of one-sided operations fails: ends well or the log says why", one_sided,
+	     .since = 12, .seconds = 300),
 	CASE("without a port the job ends and the log says why", no_port, .since = 12,
 	     .warns = "cannot-listen"),
 	CASE("whichever call fails after connections are lost: ends well or the log says why",

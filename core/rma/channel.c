@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rma.c - the channels of a communicator, and the frames that arrive on them; see rma.h. */
+/* channel.c - the channels of a communicator, and the frames that arrive on them; see rma.h. */
 #include "core/rma/rma_int.h"
 
 #include <errno.h>
@@ -312,6 +312,7 @@ int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)
 	braid_list_init(&ch->landings);
 	braid_comm_set_kind(c, &kind, ch);
 	braid_lock_wait(&rma->lock);
+	ch->closed = rma->nclosed;
 	braid_list_add_tail(&rma->channels, &ch->node);
 	braid_unlock(&rma->lock);
 	return 0;

@@ -294,7 +294,8 @@ bool braid_rma_waits(const struct braid_comm *c, struct braid_waiting *ret)
 			.any = true, .what = braid_rma_name(op), .seq = op->number,
 			.tag = (int32_t)op->h.window, .size = op->h.size,
 			.why = state == BRAID_RMA_ASKED ? "has not sent the bytes" :
-							  "has not registered that window",
+			       op->h.window < ch->remote_next ? "has not taken earlier ones" :
+								"has not registered that window",
 		};
 		return true;
 	}

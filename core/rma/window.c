@@ -276,15 +276,20 @@ static bool send_closed(const struct braid_rma_channel *ch, uint32_t number)
 	return braid_link_ctl(ch->comm->link, &h, NULL);
 }
 
-/* With rma->lock held, so that no window is closed and freed meanwhile. */
+/*
+ * With rma->lock held, so that no window is closed and freed meanwhile.  A number that is left out
+ * is that of a closed window, so only the last may have to be named.
+ */
 static bool send_all(struct braid_rma_channel *ch)
 {
 	const struct braid_rma *rma = ch->rma;
+	uint32_t n = atomic_load(&rma->nwindows);
 
-	for (; ch->announced < atomic_load(&rma->nwindows); ch->announced++) {
+	for (; ch->announced < n; ch->announced++) {
 		const struct braid_rma_window *w = braid_rma_window(rma, ch->announced);
+		bool last = ch->announced + 1 == n;
 
-		if (w ? !send_open(ch, w) : !send_closed(ch, ch->announced))
+		if (w ? !send_open(ch, w) : last && !send_closed(ch, ch->announced))
 			return false;
 	}
 	for (; ch->closed < rma->nclosed; ch->closed++) {

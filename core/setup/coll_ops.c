@@ -186,14 +186,24 @@ int braid_coll_error(const struct braid_coll *coll)
 	return atomic_load_explicit(&coll->rma.err, memory_order_relaxed);
 }
 
-/* The next channels in turn, with their links pinned. */
+static bool has_link(struct braid_rma_channel *const *ch, unsigned n, const struct braid_link *link)
+{
+	while (n--) {
+		if (ch[n]->comm->link == link)
+			return true;
+	}
+	return false;
+}
+
+/* The next channels in turn, of different links, which are pinned. */
 static unsigned some_channels(struct braid_coll *coll, struct braid_rma_channel **ret)
 {
 	struct braid_list *all = &coll->rma.channels;
 	unsigned n = 0;
 
 	braid_lock_wait(&coll->rma.lock);
-	while (n < LINKS_A_CALL && !braid_list_empty(all)) {
+	for (unsigned i = 0; i < 2 * LINKS_A_CALL && n < LINKS_A_CALL && !braid_list_empty(all);
+	     i++) {
 		struct braid_rma_channel *ch = braid_list_entry(all->next,
 								struct braid_rma_channel, node);
 
@@ -201,6 +211,8 @@ static unsigned some_channels(struct braid_coll *coll, struct braid_rma_channel 
 			break;
 		braid_list_del(&ch->node);
 		braid_list_add_tail(all, &ch->node);
+		if (has_link(ret, n, ch->comm->link))
+			continue;
 		braid_link_pin(ch->comm->link);
 		ret[n++] = ch;
 	}

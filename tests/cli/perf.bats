@@ -288,3 +288,40 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == *"no device 'nothere0'"* ]]
 }
+
+@test "one-sided operations are measured beside messages" {
+	run -0 --separate-stderr "$braid" perf --plugin "$plugin" --one-sided putsignal --pattern pingpong \
+		--sizes 8 --iters 20 --rounds 2
+	[[ $output == *"put with signal"*"msg p50  ratio"*"over isend and irecv, less is better" ]]
+	for kind in put putsignal get; do
+		run -0 "$braid" perf --plugin "$plugin" --one-sided "$kind" --pattern oneway --sizes 8,100k \
+			--iters 20 --json
+		jq -e --arg kind "$kind" '[.rows[].fabric] | unique == ([$kind, "plugin"] | sort)' <<<"$output"
+	done
+	run -0 "$braid" perf --plugin "$plugin" --one-sided putsignal --pattern alltoall --procs 4 --sizes 1k \
+		--iters 10 --csv
+	[[ $output == *"alltoall,putsignal,0,1024"* ]]
+	run -0 "$braid" report --markdown - <("$braid" perf --plugin "$plugin" --one-sided put --pattern rate \
+		--sizes 8 --iters 100 --json)
+	[[ $output == *"| size | put | plugin |"* ]]
+}
+
+@test "one-sided operations that can't be measured are refused" {
+	run -2 "$braid" perf --plugin "$plugin" --one-sided push
+	[[ $output == *"is none of put, putsignal, get"* ]]
+	run -2 "$braid" perf --plugin "$plugin" --one-sided put --check
+	[[ $output == *"not both"* ]]
+	run -2 "$braid" perf --plugin "$plugin" --one-sided get --pattern pingpong
+	[[ $output == *"has no --pattern pingpong"* ]]
+	BRAID_RMA=off run -2 "$braid" perf --plugin "$plugin" --one-sided put
+	[[ $output == *"offers no device for one-sided operations"* ]]
+}
+
+@test "raw TCP can ask before each message, in ping-pong alone" {
+	rawtcp=${BRAID_TEST_BUILDDIR:-.}/tools/rawtcp
+	[ -x "$rawtcp" ] || skip "no rawtcp in the build"
+	run -0 "$rawtcp" --asked --check --sizes 8,100k --iters 20
+	[[ $output == "raw TCP, asked on "* ]]
+	run -2 "$rawtcp" --asked --pattern oneway
+	[[ $output == *"--asked is for --pattern pingpong"* ]]
+}

@@ -61,6 +61,12 @@ static void collect(struct sweep *s, const json_t *doc)
 		if (k == s->nfabrics && k < 2)
 			s->fabrics[s->nfabrics++] = fabric;
 	}
+	/* Messages are what one-sided operations are compared with. */
+	if (s->nfabrics == 2 && !strcmp(s->fabrics[0], "plugin") &&
+	    strcmp(s->fabrics[1], "raw") != 0) {
+		s->fabrics[0] = s->fabrics[1];
+		s->fabrics[1] = "plugin";
+	}
 }
 
 /* All rounds' values of one figure; returns how many. */
@@ -91,9 +97,12 @@ static double median(const struct sweep *s, const char *fabric, json_int_t size,
 /* A chart by size says nothing of one size; its table does. */
 static void figures(json_t *part, const struct sweep *s, const struct page_view *v)
 {
-	json_t *chart = NULL, *series = NULL, *row;
-	json_t *table = page_table(part, v->label,
-				   s->nfabrics > 1 ? "size|plugin|raw" : "size|median", true);
+	json_t *chart = NULL, *series = NULL, *row, *table;
+	char columns[64] = "size|median";
+
+	if (s->nfabrics > 1)
+		snprintf(columns, sizeof(columns), "size|%.20s|%.20s", s->fabrics[0], s->fabrics[1]);
+	table = page_table(part, v->label, columns, true);
 
 	if (s->nsizes > 1)
 		chart = page_lines(part, "Medians by size",

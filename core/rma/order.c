@@ -107,7 +107,6 @@ static int finish_epochs(struct braid_rma_channel *ch, struct braid_rma_order *o
 {
 	for (; o->n && at(o, 0)->ended && at(o, 0)->got == at(o, 0)->want; o->n--, o->first++) {
 		const struct epoch *e = at(o, 0);
-
 		int err = braid_rma_apply_signal(ch, e->window, e->offset, e->value);
 
 		if (err)

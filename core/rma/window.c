@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rma_window.c - windows: opened, announced to the ranks that have a channel here, and closed.
+ * window.c - windows: opened, announced to the ranks that have a channel here, and closed.
  */
 #include "core/rma/rma_int.h"
 

@@ -289,9 +289,8 @@ struct braid_coll_peer *braid_coll_peer(struct braid_coll *coll, unsigned rank)
 /* The channel is open: post what has waited for it. */
 static void peer_opened(struct braid_coll_peer *p, struct braid_comm *c)
 {
-	struct braid_rma_op *op, *tmp;
-
 	struct braid_rma_channel *ch = c->channel;
+	struct braid_rma_op *op, *tmp;
 
 	braid_lock_wait(&c->link->lock);
 	ch->rank = (int)p->rank;
@@ -318,7 +317,6 @@ void braid_coll_peer_connect(struct braid_coll *coll, struct braid_coll_peer *p)
 	if (!atomic_load(&p->ch) && !atomic_load(&p->err)) {
 		memcpy(p->to.token, p->token, BRAID_KEY_SIZE);
 		braid_handle_pack(&p->to, handle);
-		braid_handle_put_state(handle, &p->to.state);
 		err = braid_connect(coll->rma.dev, atomic_load(&coll->traffic_class), handle,
 				    &coll->rma, &c);
 		if (!braid_handle_unpack(handle, &p->to))

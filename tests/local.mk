@@ -583,7 +583,7 @@ tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath 
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free \
 	-Wl,--wrap=sched_yield,--wrap=pthread_mutex_lock,--wrap=pthread_detach \
 	-Wl,--wrap=pthread_atfork,--wrap=getpid,--wrap=gethostname \
-	-Wl,--wrap=braid_tries_patience \
+	-Wl,--wrap=braid_tries_patience,--wrap=braid_rma_end_epoch \
 	$(core_module)
 tests_sim_node_la_LIBADD = $(SODIUM_MODULE_LIBS)
 EXTRA_tests_sim_node_la_DEPENDENCIES = libbraid-core.a
@@ -594,6 +594,7 @@ tests_sim_test_sim_SOURCES = \
 	tests/sim/sim_net.h \
 	tests/sim/sim_os.c \
 	tests/sim/sim_plan.c \
+	tests/sim/sim_rma.c \
 	tests/sim/sim_run.c \
 	tests/sim/test_sim.c
 tests_sim_test_sim_LDADD = -ldl
@@ -795,13 +796,16 @@ SEEDS = 100000
 SEED = 1
 soak-sim: all tests/sim/test_sim tests/sim/node.la
 	tests/sim/test_sim -n $(SEEDS) -s $(SEED)
+# The same with one-sided operations.
+soak-sim-rma: all tests/sim/test_sim tests/sim/node.la
+	tests/sim/test_sim -r -n $(SEEDS) -s $(SEED)
 
 # Hours: make soak-faults SOAK_FAULTS='--rows F27' for fewer.  What came of each run lies in
 # soak-faults.json.
 soak-faults: all tests/faults/faults
 	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' \
 		--soak --seeds 20 --jobs 2 --json soak-faults.json $(SOAK_FAULTS)
-soak: soak-sim soak-faults
+soak: soak-sim soak-sim-rma soak-faults
 
 # -- virtual machines -----------------------------------------------------------------------------
 
@@ -881,4 +885,5 @@ lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
 .PHONY: check-browser check-site bench-nccl check-packages check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
-	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-faults
+	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-sim-rma \
+	soak-faults

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/proto/aead.h"
+#include "core/rma/rma_int.h"
 
 static const struct sim_host *host;
 
@@ -27,6 +28,10 @@ int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
 pid_t __wrap_getpid(void);
 int __wrap_gethostname(char *name, size_t len);
 uint64_t __wrap_braid_tries_patience(void);
+int __real_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
+			       const struct braid_rma_hdr *h);
+int __wrap_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
+			       const struct braid_rma_hdr *h);
 
 void *__wrap_malloc(size_t size)
 {
@@ -93,6 +98,50 @@ int __wrap_gethostname(char *name, size_t len)
 	return 0;
 }
 
+/* --- planted faults ------------------------------------------------------------------------ */
+
+int __wrap_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
+			       const struct braid_rma_hdr *h)
+{
+	struct braid_rma_hdr wrong = *h;
+
+	if (ch->due > 0 && host->plant(SIM_PLANT_EARLY)) {
+		braid_rma_apply_signal(ch, h->signal_window, h->signal_offset, h->value);
+		wrong.value = 0;
+	} else if (host->plant(SIM_PLANT_TWICE)) {
+		wrong.value *= 2;
+	} else if (host->plant(SIM_PLANT_LOST)) {
+		wrong.value = 0;
+	}
+	return __real_braid_rma_end_epoch(ch, o, &wrong);
+}
+
+static int coll_test(struct braid_coll *coll, struct braid_rma_op *op)
+{
+	int res = braid_coll_test(coll, op);
+
+	return res || !host->plant(SIM_PLANT_DONE) ? res : 1;
+}
+
+static char *closed;			/* the memory of a window that was closed */
+
+static int coll_close_window(struct braid_coll *coll, struct braid_rma_window *w)
+{
+	char *data = w->data;
+	int err = braid_coll_close_window(coll, w);
+
+	if (!err)
+		closed = data;
+	return err;
+}
+
+static int coll_progress(struct braid_coll *coll)
+{
+	if (closed && host->plant(SIM_PLANT_LATE))
+		*closed ^= 1;
+	return braid_coll_progress(coll);
+}
+
 static int service_init(void)
 {
 	extern const struct braid_transport braid_tcp;
@@ -121,4 +170,15 @@ __attribute__((visibility("default"))) const struct sim_node sim_node = {
 	.irecv = braid_comm_irecv,
 	.test = req_test,
 	.close = braid_comm_close,
+	.coll_listen = braid_coll_listen,
+	.coll_connect = braid_coll_connect,
+	.coll_close_listen = braid_coll_close_listen,
+	.coll_close = braid_coll_close,
+	.coll_order = braid_coll_order,
+	.coll_open = braid_coll_open,
+	.coll_close_window = coll_close_window,
+	.coll_put = braid_coll_put,
+	.coll_get = braid_coll_get,
+	.coll_test = coll_test,
+	.coll_progress = coll_progress,
 };

@@ -6,6 +6,7 @@
 #ifndef BRAID_TESTS_SIM_NODE_H
 #define BRAID_TESTS_SIM_NODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,10 +14,22 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/msg/comm.h"
+#include "core/setup/coll.h"
 #include "core/setup/connect.h"
 #include "core/setup/listen.h"
 #include "core/setup/process.h"
 #include "core/setup/service.h"
+
+/* Faults that the module has on demand. */
+enum sim_plant {
+	SIM_PLANT_NONE,
+	SIM_PLANT_EARLY,		/* strong signals overtake */
+	SIM_PLANT_TWICE,		/* or are added twice */
+	SIM_PLANT_LOST,			/* or not at all */
+	SIM_PLANT_DONE,			/* requests are done at once */
+	SIM_PLANT_LATE,			/* a window is written after it was closed */
+	SIM_PLANTS,
+};
 
 /* The libc functions beside braid_os that the simulator must see the product call. */
 struct sim_host {
@@ -25,6 +38,7 @@ struct sim_host {
 	void (*release)(void *p);
 	void (*yield)(void);
 	int (*pid)(void);
+	bool (*plant)(enum sim_plant which);	/* have that fault now? */
 };
 
 struct sim_node {
@@ -47,6 +61,22 @@ struct sim_node {
 		     const int *tags, struct braid_mr *const *mrs, struct braid_req **ret);
 	int (*test)(struct braid_req *req, bool *ret_done, int *sizes);
 	void (*close)(struct braid_comm *c);
+
+	int (*coll_listen)(struct braid_dev *dev, void *handle, struct braid_coll **ret);
+	int (*coll_connect)(struct braid_coll *coll, void *const *handles, unsigned nranks,
+			    unsigned rank);
+	void (*coll_close_listen)(struct braid_coll *coll);
+	void (*coll_close)(struct braid_coll *coll);
+	uint8_t (*coll_order)(struct braid_coll *coll);
+	int (*coll_open)(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
+			 struct braid_rma_window **ret);
+	int (*coll_close_window)(struct braid_coll *coll, struct braid_rma_window *w);
+	int (*coll_put)(struct braid_coll *coll, const struct braid_put *put,
+			struct braid_rma_op **ret);
+	int (*coll_get)(struct braid_coll *coll, const struct braid_get *get,
+			struct braid_rma_op **ret);
+	int (*coll_test)(struct braid_coll *coll, struct braid_rma_op *op);
+	int (*coll_progress)(struct braid_coll *coll);
 };
 
 /* The module's one symbol. */

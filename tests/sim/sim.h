@@ -5,7 +5,8 @@
  *
  *	test_sim.c	the command line: runs seeds, and reports which failed
  *	sim_plan.c	what one seed does: processes, parameters, comms, and the table of faults
- *	sim_model.c	drivers that call as NCCL's proxy does, and the model that checks the results
+ *	sim_model.c	drivers that call as NCCL's proxy does, and the model of messages
+ *	sim_rma.c	communicators with one-sided operations, and their model
  *	sim_net.c	virtual sockets: TCP as its users can see it
  *	sim_os.c	struct braid_os over them
  *	sim_run.c	the clock, threads as coroutines, processes
@@ -88,6 +89,9 @@ struct sim {
 	bool short_of_memory;		/* an allocation has failed: any comm may fail */
 	unsigned preempt;		/* per mille of system calls in which another thread runs first */
 	bool verbose, over;
+	bool rma;			/* with one-sided operations */
+	enum sim_plant plant;		/* a fault of the core's, to see that the model notices */
+	bool planted;			/* that fault has struck */
 	bool sabotage;			/* change a byte, to see that the model notices */
 	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
 	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
@@ -199,6 +203,39 @@ extern bool sim_model_finish;
 extern uint64_t sim_model_moved;
 /* Prints the comms that are not over to stderr. */
 void sim_comms_tell(void);
+
+enum { SIM_CALLS_MS = 5 };		/* no round of calls takes longer */
+
+/* How long it may take from a process's death to an error at its peers. */
+uint64_t sim_told_ns(void);
+/* Does the error say that the peer is gone? */
+bool sim_remote_error(int err);
+/* A size at which core/ changes its method, or a neighbour of one, or any other. */
+uint64_t sim_choose_size(struct sim_rng *r);
+/* The content that `salt` stands for. */
+void sim_fill(char *to, uint64_t size, uint64_t salt);
+/* The offset of the first word that differs from it, or `size`. */
+uint64_t sim_compare(const char *with, uint64_t size, uint64_t salt);
+bool sim_all_are(const char *p, uint64_t n, int byte);
+
+/* --- sim_rma.c ----------------------------------------------------------------------------- */
+
+void sim_rma_begin(void);
+void sim_rma_end(void);
+/* Makes a communicator of the processes that live, with operations chosen by the plan's generator. */
+void sim_rma_add(uint64_t start_ns);
+/* One round of calls of a driver.  Has anything moved? */
+bool sim_rma_step(struct sim_proc *p, unsigned driver, unsigned ndrivers);
+/* Judges the signals that have been added since the last call. */
+void sim_rma_look(void);
+/* As of comms: */
+void sim_rma_killed(unsigned proc);
+void sim_rma_doom(unsigned a, unsigned b);
+bool sim_rma_doomed(void);
+bool sim_rma_over(void);
+void sim_rma_tell(void);
+/* Has a window been closed while puts to it were still to come?  These are in vain. */
+bool sim_rma_dropped(void);
 
 /* --- sim_plan.c ---------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sim_model.c - drivers that call as NCCL's proxy threads do, and the model that checks the results.
+ * sim_model.c - drivers that call as NCCL's proxy threads do, and the model of messages.
  *
  * A comm's messages are chosen when it is made: tag, size, content.  The sender posts them in order.
  * The receiver's order may differ between tags, in groups of up to eight.  For each tag the k-th
@@ -25,9 +25,6 @@ enum {
 	MESSAGES_MAX = 48, BLOCK = 8,	/* receives are posted in another order within a block */
 	GUARD = 32, UNTOUCHED = 0xee, GONE = 0x55,
 	DRIVERS = 2, PAUSE_MAX = 5000000,
-	CALLS_MS = 5,
-	TOLD_MS = 200,			/* from a death to a driver's error: 100, and the path */
-	TOLD_LATE_MS = 800,		/* if the peer died just after it was asked to dial again */
 	ALONE_MS = 3000,		/* for accept(), if the peer has sent all and closed */
 };
 
@@ -87,38 +84,36 @@ static uint64_t word_of(uint64_t salt, uint64_t i)
 	return (salt + i) * 0x9e3779b97f4a7c15u;
 }
 
-static void fill(const struct message *m)
+void sim_fill(char *to, uint64_t size, uint64_t salt)
 {
-	for (uint64_t i = 0; i < m->size; i += 8) {
-		uint64_t w = word_of(m->salt, i);
+	for (uint64_t i = 0; i < size; i += 8) {
+		uint64_t w = word_of(salt, i);
 
-		memcpy(m->out + i, &w, m->size - i < 8 ? m->size - i : 8);
+		memcpy(to + i, &w, size - i < 8 ? size - i : 8);
 	}
 }
 
-/* The offset of the first word that differs, or m->size. */
-static uint64_t compare(const struct message *m)
+uint64_t sim_compare(const char *with, uint64_t size, uint64_t salt)
 {
 	uint64_t i = 0, w, is;
 
-	for (; i + 8 <= m->size; i += 8) {
-		memcpy(&is, m->in + i, 8);
-		if (is != word_of(m->salt, i))
+	for (; i + 8 <= size; i += 8) {
+		memcpy(&is, with + i, 8);
+		if (is != word_of(salt, i))
 			return i;
 	}
-	w = word_of(m->salt, i);
-	return memcmp(m->in + i, &w, m->size - i) ? i : m->size;
+	w = word_of(salt, i);
+	return memcmp(with + i, &w, size - i) ? i : size;
 }
 
-static bool all_are(const char *p, uint64_t n, int byte)
+bool sim_all_are(const char *p, uint64_t n, int byte)
 {
 	return !n || (*p == (char)byte && !memcmp(p, p + 1, n - 1));
 }
 
 /* --- making a comm ------------------------------------------------------------------------- */
 
-/* A size at which core/ changes its method, or a neighbour of one, or any other. */
-static uint64_t choose_size(struct sim_rng *r)
+uint64_t sim_choose_size(struct sim_rng *r)
 {
 	static const uint64_t edges[] = { 0, 1, 128, 8192, 16384, 32768, 65536, 131072 };
 
@@ -155,12 +150,12 @@ static void choose_messages(struct comm *c)
 		struct message *m = &c->msg[i];
 
 		m->tag = (int32_t)sim_below(r, ntags) * 7;
-		m->size = choose_size(r);
+		m->size = sim_choose_size(r);
 		m->room = m->size + (sim_chance(r, 300) ? sim_below(r, 1000) : 0);
 		m->salt = sim_next(r);
 		m->out = buffer(m->size);
 		m->in = buffer(m->room);
-		fill(m);
+		sim_fill(m->out, m->size, m->salt);
 		memset(m->in + m->size, UNTOUCHED, m->room - m->size + GUARD);
 	}
 }
@@ -229,7 +224,12 @@ void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns)
 
 /* --- judging ------------------------------------------------------------------------------- */
 
-static bool remote_error(int err)
+uint64_t sim_told_ns(void)
+{
+	return (sim.cut ? 800 : 200) * MS;
+}
+
+bool sim_remote_error(int err)
 {
 	return err == -EREMOTEIO || err == -ECONNREFUSED || err == -ECONNRESET ||
 	       err == -ENOTCONN || err == -EPIPE || err == -ETIMEDOUT;
@@ -258,11 +258,11 @@ static void side_fails(struct comm *c, struct side *s, int err, const char *what
 	else if (!c->doomed_at && !sim.short_of_memory)
 		sim_fail("comm %u, %s: %s says %s without a reason", c->index, side_name(c, s), what,
 			 strerror(-err));
-	else if (!remote_error(err))
+	else if (!sim_remote_error(err))
 		sim_fail("comm %u, %s: %s says %s, not that the peer is gone", c->index,
 			 side_name(c, s), what, strerror(-err));
 	if (c->killed_at && !sim.lossy && !sim.short_of_memory && s->state == SIDE_RUN &&
-	    sim.now > c->killed_at + (sim.cut ? TOLD_LATE_MS : TOLD_MS) * MS)
+	    sim.now > c->killed_at + sim_told_ns())
 		sim_fail("comm %u, %s: told %llu ms after the peer's end", c->index, side_name(c, s),
 			 (unsigned long long)((sim.now - c->killed_at) / MS));
 	side_over(c, s, SIDE_FAILED);
@@ -272,7 +272,7 @@ static void side_fails(struct comm *c, struct side *s, int err, const char *what
 
 static void judge_message(struct comm *c, struct message *m, uint64_t size)
 {
-	uint64_t same = size == m->size ? compare(m) : 0;
+	uint64_t same = size == m->size ? sim_compare(m->in, m->size, m->salt) : 0;
 	unsigned i = (unsigned)(m - c->msg);
 
 	if (m->received)
@@ -283,7 +283,7 @@ static void judge_message(struct comm *c, struct message *m, uint64_t size)
 	else if (same != size)
 		sim_fail("comm %u, message %u (tag %d, %llu bytes): wrong from byte %llu on", c->index,
 			 i, m->tag, (unsigned long long)size, (unsigned long long)same);
-	else if (!all_are(m->in + m->size, m->room - m->size + GUARD, UNTOUCHED))
+	else if (!sim_all_are(m->in + m->size, m->room - m->size + GUARD, UNTOUCHED))
 		sim_fail("comm %u, message %u: written beyond its end", c->index, i);
 	m->received = true;
 	memset(m->in, UNTOUCHED, m->size);
@@ -295,7 +295,7 @@ static void judge_message(struct comm *c, struct message *m, uint64_t size)
 static void judge_memory(const struct comm *c)
 {
 	for (unsigned i = 0; i < c->nmsgs; i++) {
-		if (c->msg[i].received && !all_are(c->msg[i].in, c->msg[i].size, UNTOUCHED))
+		if (c->msg[i].received && !sim_all_are(c->msg[i].in, c->msg[i].size, UNTOUCHED))
 			sim_fail("comm %u, message %u: written after its receive was over", c->index, i);
 	}
 }
@@ -518,7 +518,7 @@ static bool side_step(struct comm *c, unsigned i)
 	}
 	moved = i ? recv_step(c, s) : send_step(c, s);
 	/* Only system calls and other threads take time; no call may wait for more than that. */
-	if (sim.now - begin > CALLS_MS * MS && !sim.lossy)
+	if (sim.now - begin > SIM_CALLS_MS * MS && !sim.lossy)
 		sim_fail("comm %u, %s: a round of calls took %llu ms", c->index, side_name(c, s),
 			 (unsigned long long)((sim.now - begin) / MS));
 	return moved;
@@ -553,6 +553,7 @@ static void *drive(void *arg)
 					moved |= side_step(c, i);
 			}
 		}
+		moved |= sim_rma_step(p, d->index, places[p->index].ndrivers);
 		/* In vain: pause longer, up to pace_ns at once, beyond that only slowly. */
 		if (moved)
 			pause = US;
@@ -600,6 +601,7 @@ void sim_model_begin(void)
 	ncomms = 0;
 	sim_model_moved = sim.now;
 	sim_model_finish = false;
+	sim_rma_begin();
 }
 
 void sim_model_end(void)
@@ -615,12 +617,14 @@ void sim_model_end(void)
 		free(c);
 	}
 	braid_list_init(&comms);
+	sim_rma_end();
 }
 
 void sim_comms_killed(unsigned proc)
 {
 	struct comm *c;
 
+	sim_rma_killed(proc);
 	braid_list_for(c, &comms, node) {
 		for (unsigned i = 0; i < 2; i++) {
 			if (c->proc[i] != proc || c->life[i] != sim.proc[proc].life)
@@ -640,6 +644,7 @@ void sim_comms_doom(unsigned a, unsigned b)
 {
 	struct comm *c;
 
+	sim_rma_doom(a, b);
 	braid_list_for(c, &comms, node) {
 		if (!c->doomed_at && ((c->proc[0] == a && c->proc[1] == b) ||
 				      (c->proc[0] == b && c->proc[1] == a)))
@@ -655,7 +660,7 @@ bool sim_comms_doomed(void)
 		if (c->doomed_at)
 			return true;
 	}
-	return false;
+	return sim_rma_doomed();
 }
 
 bool sim_comms_over(void)
@@ -666,7 +671,7 @@ bool sim_comms_over(void)
 		if (!is_over(&c->side[0]) || !is_over(&c->side[1]))
 			return false;
 	}
-	return true;
+	return sim_rma_over();
 }
 
 void sim_comms_tell(void)
@@ -678,4 +683,5 @@ void sim_comms_tell(void)
 			"receiver %s, %u and %u of %u groups\n", c->index, c->proc[0], c->proc[1],
 			state_names[c->side[0].state], c->side[0].next, c->side[0].done, c->nmsgs,
 			state_names[c->side[1].state], c->side[1].next, c->side[1].done, c->ngroups);
+	sim_rma_tell();
 }

@@ -12,6 +12,8 @@
 enum {
 	COMMS_MAX = 4, FEW = 6, MANY = 60,	/* faults */
 	BOUND_MS = 6000,		/* after the last fault, for one message on a slow path */
+	/* A bit of a record's length was flipped: what else comes has to fill the record first. */
+	BOUND_RECORD_MS = 60000,
 	EXIT_MS = 3000,			/* for a process to end */
 	WATCH_US = 500,
 	SHORT_TIMEOUT_S = 6,		/* longest peer timeout that a plan outlasts */
@@ -184,6 +186,8 @@ static void restart(void *arg, uint64_t a, uint64_t b)
 	lasts_until(sim.now);
 	if (!sim.proc[other].alive)
 		return;
+	if (sim.rma && sim_chance(&sim.plan, 500))
+		sim_rma_add(sim.now);
 	sim_comm_add(p->index, other, sim.now);
 	if (sim_chance(&sim.plan, 500))
 		sim_comm_add(other, p->index, sim.now);
@@ -397,6 +401,8 @@ static bool anybody_left(void)
 
 static void watch(void *arg, uint64_t finished_at, uint64_t unused)
 {
+	unsigned bound_ms = sim.encrypted && sim.flipped ? BOUND_RECORD_MS : BOUND_MS;
+
 	(void)arg, (void)unused;
 	if (finished_at && !anybody_left()) {
 		sim.over = true;
@@ -406,8 +412,8 @@ static void watch(void *arg, uint64_t finished_at, uint64_t unused)
 		sim_fail("a process does not end");
 	if (sim_model_moved > quiet_at)
 		quiet_at = sim_model_moved;
-	if (!finished_at && !faults_left && sim.now > quiet_at + BOUND_MS * MS)
-		sim_fail("nothing moves, %d s after the last fault", BOUND_MS / 1000);
+	if (!finished_at && !faults_left && sim.now > quiet_at + bound_ms * MS)
+		sim_fail("nothing moves, %u s after the last fault", bound_ms / 1000);
 	if (!finished_at && !faults_left && sim.now >= quiet_at && sim_comms_over()) {
 		sim_model_finish = true;
 		finished_at = sim.now;
@@ -426,6 +432,7 @@ int sim_seed(uint64_t seed)
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
 	sim.lossy = sim.cut = sim.short_of_memory = false;
+	sim.planted = false;
 	sim.flipped = sim.found = sim.renewed = 0;
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
@@ -444,6 +451,8 @@ int sim_seed(uint64_t seed)
 
 		sim_comm_add(from, to, sim.now + start);
 	}
+	if (sim.rma)
+		sim_rma_add(sim.now + sim_between(&sim.plan, 0, 20 * MS));
 	choose_faults();
 	watch(NULL, 0, 0);
 	sim_run();

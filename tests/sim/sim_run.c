@@ -341,6 +341,7 @@ void sim_wake(struct sim_co *co)
 void sim_preempt(void)
 {
 	running->yields = 0;
+	sim_rma_look();
 	if (sim.preempt && sim_chance(&sim.sched, sim.preempt))
 		sim_sleep(sim_between(&sim.sched, 0, 100 * US));
 }
@@ -411,9 +412,15 @@ static int node_pid(void)
 	return (int)(1000 * (running->proc->index + 1) + running->proc->life);
 }
 
+static bool plant(enum sim_plant which)
+{
+	sim.planted |= which == sim.plant;
+	return which == sim.plant;
+}
+
 static const struct sim_host host = {
 	.alloc = node_alloc, .resize = node_resize, .release = node_release,
-	.yield = yield, .pid = node_pid,
+	.yield = yield, .pid = node_pid, .plant = plant,
 };
 
 static void forget_blocks(struct sim_proc *p)
@@ -525,11 +532,13 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 		 level == BRAID_LOG_WARN ? "WARN" : "INFO", text);
 	if (sim.verbose)
 		fprintf(stderr, "%s\n", log_tail[(nlog - 1) % 32]);
+	sim.cut |= strstr(text, "Key has expired") != NULL;
 	sim.renewed += strstr(text, "has new keys") != NULL;
 	/* Warnings about waiting are right whenever a fault takes long enough. */
 	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
 	    !strstr(text, "not a word for") &&
 	    !strstr(text, "has waited for") &&
+	    !(sim_rma_dropped() && strstr(text, "[rma-range]")) &&
 	    !((sim.flipped || sim.encrypted) &&
 	      (strstr(text, "[corrupt-data]") || strstr(text, "[lane-left]"))))
 		sim_fail("process %u.%u warns without a reason: %s", running->proc->index,

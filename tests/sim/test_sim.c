@@ -2,12 +2,14 @@
 /*
  * test_sim.c - run seeds of the simulator.
  *
- *	test_sim [-n SEEDS] [-s FIRST] [-m MODULE]	many: a line per failure, a line at the end
- *	test_sim -v SEED				one, with all that happens in it
+ *	test_sim [-r] [-n SEEDS] [-s FIRST] [-m MODULE]	many: a line per failure, a line at the end
+ *	test_sim [-r] -v SEED				one, with all that happens in it
  *
- * Every REPLAY-th seed runs twice and must take the same course; some run once more with one byte
- * changed, and must fail, unless they are encrypted: these must not.  MODULE: by default the one
- * that the build made, beside this program.
+ * Seeds have messages; with -r, one-sided operations, too.  Without -r, -n and -s, some of these run
+ * after the others.  Every REPLAY-th seed runs twice and must take the same course; some run once
+ * more with one byte changed, and must fail, unless they are encrypted: these must not.  Then the
+ * core has faults in its one-sided operations, and seeds must fail.  MODULE: by default the one that
+ * the build made, beside this program.
  */
 #include "tests/sim/sim.h"
 
@@ -22,11 +24,11 @@
 
 enum {
 #ifdef __SANITIZE_ADDRESS__
-	SEEDS = 300,
+	SEEDS = 300, RMA_SEEDS = 40,
 #else
-	SEEDS = 3000,
+	SEEDS = 3000, RMA_SEEDS = 300,
 #endif
-	REPLAY = 32, SABOTAGED = 32,
+	REPLAY = 32, SABOTAGED = 32, PLANTED = 8,
 	RENEWED = 1000,			/* of so many seeds, one at least replaces a lane for new keys */
 	FAILURES_MAX = 20,
 	SEED_SECONDS = 120,		/* of real time: longer means a thread that never yields */
@@ -116,8 +118,8 @@ static int one(uint64_t seed)
 
 static void tell_failure(const char *self, uint64_t seed)
 {
-	printf("seed %llu: %s (%s -v %llu)\n", (unsigned long long)seed, sim.failure, self,
-	       (unsigned long long)seed);
+	printf("seed %llu: %s (%s %s-v %llu)\n", (unsigned long long)seed, sim.failure, self,
+	       sim.rma ? "-r " : "", (unsigned long long)seed);
 	fflush(stdout);
 }
 
@@ -145,16 +147,99 @@ static bool sabotage_is_noticed(uint64_t first)
 	return noticed && !missed && harmless && !harmed;
 }
 
+/* Runs some seeds with each fault that the module can have. */
+static bool plants_are_noticed(uint64_t first)
+{
+	static const char *const names[SIM_PLANTS] = {
+		[SIM_PLANT_EARLY] = "a strong signal that overtakes",
+		[SIM_PLANT_TWICE] = "a signal that is added twice",
+		[SIM_PLANT_LOST] = "a signal that is lost",
+		[SIM_PLANT_DONE] = "a request that is done too early",
+		[SIM_PLANT_LATE] = "a write into a window that is closed",
+	};
+	bool all = true;
+
+	sim.rma = true;
+	for (unsigned plant = 1; plant < SIM_PLANTS; plant++) {
+		unsigned noticed = 0, struck = 0;
+
+		sim.plant = (enum sim_plant)plant;
+		for (uint64_t seed = first; seed != first + PLANTED; seed++) {
+			bool failed = sim_seed(seed);
+
+			struck += sim.planted;
+			noticed += sim.planted && failed;
+		}
+		printf("sim: %s was noticed in %u of %u seeds\n", names[plant], noticed, struck);
+		all &= noticed > 0;
+	}
+	sim.plant = SIM_PLANT_NONE;
+	return all;
+}
+
+struct runs {
+	uint64_t n, hash, events, flipped, found, renewed;
+	unsigned failed, astray;
+	bool noticed;
+};
+
+static struct runs run(const char *self, uint64_t first, uint64_t n)
+{
+	struct runs r = { 0 };
+	double begin = seconds();
+
+	for (uint64_t seed = first; seed != first + n && r.failed + r.astray < FAILURES_MAX; seed++) {
+		uint64_t hash;
+
+		alarm(SEED_SECONDS);
+		r.n++;
+		if (sim_seed(seed)) {
+			r.failed++;
+			tell_failure(self, seed);
+		}
+		hash = sim.hash;
+		r.events += sim.events;
+		r.flipped += sim.flipped;
+		r.found += sim.found;
+		r.renewed += sim.renewed;
+		r.hash = (r.hash ^ hash) * 0x9ddfea08eb382d69u;
+		if (seed % REPLAY)
+			continue;
+		sim_seed(seed);
+		if (sim.hash != hash) {
+			r.astray++;
+			printf("seed %llu: took another course the second time\n",
+			       (unsigned long long)seed);
+		}
+	}
+	r.noticed = sabotage_is_noticed(first);
+	printf("sim: %llu seeds %sfrom %llu on, %u failed, %u not repeatable, %.0f seeds/s, "
+	       "%.0f events each, hash %016llx\n", (unsigned long long)r.n,
+	       sim.rma ? "with one-sided operations " : "", (unsigned long long)first, r.failed,
+	       r.astray, (double)r.n / (seconds() - begin), (double)r.events / (double)r.n,
+	       (unsigned long long)r.hash);
+	printf("sim: %llu bits were flipped, %llu checksums were wrong\n",
+	       (unsigned long long)r.flipped, (unsigned long long)r.found);
+	printf("sim: lanes had new keys %llu times\n", (unsigned long long)r.renewed);
+	r.renewed += n < RENEWED;
+	return r;
+}
+
+static bool result(bool good, unsigned number, const char *what)
+{
+	printf("%sok %u - %s\n", good ? "" : "not ", number, what);
+	return good;
+}
+
 int main(int argc, char **argv)
 {
-	uint64_t first = 1, n = SEEDS, total = 0, events = 0, runs = 0, flipped = 0, found = 0, renewed = 0;
-	unsigned failed = 0, astray = 0;
-	bool noticed;
 	const char *module = NULL, *single = NULL;
-	double begin;
+	uint64_t first = 1, n = 0;
+	struct runs m = { 0 }, r = { 0 };
+	bool only = false, plants, good;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "n:s:m:v:")) > 0) {
+	while ((opt = getopt(argc, argv, "n:s:m:v:r")) > 0) {
 		switch (opt) {
 		case 'n':
 			n = strtoull(optarg, NULL, 0);
@@ -168,6 +253,9 @@ int main(int argc, char **argv)
 		case 'm':
 			module = optarg;
 			break;
+		case 'r':
+			only = true;
+			break;
 		default:
 			return 99;
 		}
@@ -176,48 +264,23 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 	catch_signals();
 	load(module);
+	sim.rma = only;
 	if (single)
 		return one(strtoull(single, NULL, 0));
-	begin = seconds();
-	for (uint64_t seed = first; seed != first + n && failed + astray < FAILURES_MAX; seed++) {
-		uint64_t hash;
-
-		alarm(SEED_SECONDS);
-		runs++;
-		if (sim_seed(seed)) {
-			failed++;
-			tell_failure(argv[0], seed);
-		}
-		hash = sim.hash;
-		events += sim.events;
-		flipped += sim.flipped;
-		found += sim.found;
-		renewed += sim.renewed;
-		total = (total ^ hash) * 0x9ddfea08eb382d69u;
-		if (seed % REPLAY)
-			continue;
-		sim_seed(seed);
-		if (sim.hash != hash) {
-			astray++;
-			printf("seed %llu: took another course the second time\n",
-			       (unsigned long long)seed);
-		}
-	}
-	noticed = sabotage_is_noticed(first);
+	if (!only)
+		m = run(argv[0], first, n ? n : SEEDS);
+	sim.rma = true;
+	if (only || !n)
+		r = run(argv[0], first, n ? n : RMA_SEEDS);
+	plants = plants_are_noticed(first);
 	alarm(0);
-	printf("sim: %llu seeds from %llu on, %u failed, %u not repeatable, %.0f seeds/s, "
-	       "%.0f events each, hash %016llx\n", (unsigned long long)runs,
-	       (unsigned long long)first, failed, astray, (double)runs / (seconds() - begin),
-	       (double)events / (double)runs, (unsigned long long)total);
-	printf("sim: %llu bits were flipped, %llu checksums were wrong\n",
-	       (unsigned long long)flipped, (unsigned long long)found);
-	printf("sim: lanes had new keys %llu times\n", (unsigned long long)renewed);
-	renewed += n < RENEWED;
-	printf("1..5\n%sok 1 - every seed ends as the model says\n%sok 2 - seeds repeat\n"
-	       "%sok 3 - a changed byte is noticed, and of an encrypted link does no harm\n"
-	       "%sok 4 - a flipped bit is found by its checksum\n"
-	       "%sok 5 - lanes are replaced for new keys\n",
-	       failed ? "not " : "", astray ? "not " : "", noticed ? "" : "not ",
-	       found ? "" : "not ", renewed ? "" : "not ");
-	return failed || astray || !noticed || !found || !renewed ? 1 : 0;
+	printf("1..6\n");
+	good = result(!m.failed && !r.failed, 1, "every seed ends as the model says");
+	good &= result(!m.astray && !r.astray, 2, "seeds repeat");
+	good &= result((m.noticed || only) && (r.noticed || !r.n), 3, "a changed byte is noticed, and "
+		       "of an encrypted link does no harm");
+	good &= result(m.found || r.found, 4, "a flipped bit is found by its checksum");
+	good &= result((m.renewed || only) && (r.renewed || !r.n), 5, "lanes are replaced for new keys");
+	good &= result(plants, 6, "faults of one-sided operations are noticed");
+	return good ? 0 : 1;
 }

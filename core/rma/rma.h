@@ -148,8 +148,8 @@ int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c);
  */
 void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
 /*
- * Stop using a window, as source and as target: 0 or -ENOMEM.  Then only NICs may still access it:
- * call braid_stops_wait().  A channel that has operations from it fails.
+ * Stop using a window, as source and as target: 0; or -ENOMEM, but not without channels.  Then only
+ * NICs may still access it: call braid_stops_wait().  A channel that has operations from it fails.
  */
 int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w);
 /* NULL: it is closed, or not open yet. */

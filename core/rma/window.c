@@ -107,13 +107,17 @@ void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
 	links_leave(&links);
 }
 
-/* Take the window out of its bucket, and note its number.  With rma->lock held. */
+/*
+ * Take the window out of its bucket, and note its number for the channels there are.  With rma->lock
+ * held.
+ */
 static int unlist(struct braid_rma *rma, struct braid_rma_window *w)
 {
 	_Atomic(struct braid_rma_window *) *p = &rma->bucket[w->number % BRAID_RMA_BUCKETS];
+	bool note = !braid_list_empty(&rma->channels);
 
 	braid_assert_locked(&rma->lock);
-	if (rma->nclosed == rma->closed_room) {
+	if (note && rma->nclosed == rma->closed_room) {
 		unsigned room = rma->closed_room ? 2 * rma->closed_room : 16;
 		uint32_t *more = realloc(rma->closed, room * sizeof(*more));
 
@@ -125,7 +129,8 @@ static int unlist(struct braid_rma *rma, struct braid_rma_window *w)
 	while (atomic_load(p) != w)
 		p = &atomic_load(p)->next;
 	atomic_store(p, atomic_load(&w->next));
-	rma->closed[rma->nclosed++] = w->number;
+	if (note)
+		rma->closed[rma->nclosed++] = w->number;
 	return 0;
 }
 

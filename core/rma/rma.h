@@ -143,10 +143,10 @@ void braid_rma_end(struct braid_rma *rma);	/* it has neither channels nor window
 int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c);
 
 /*
- * Give a window the next number, and announce it on all channels.  It is the caller's, who keeps
- * `data`, `size` and `mr` valid until braid_rma_window_close() returns.
+ * Give a window the next number, and announce it on all channels: 0 or -ENOMEM.  It is the caller's,
+ * who keeps `data`, `size` and `mr` valid until braid_rma_window_close() returns.
  */
-void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
+int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
 /*
  * Stop using a window, as source and as target: 0; or -ENOMEM, but not without channels.  Then only
  * NICs may still access it: call braid_stops_wait().  A channel that has operations from it fails.

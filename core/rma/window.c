@@ -85,26 +85,36 @@ static void announce(const struct braid_rma *rma, struct braid_link *link)
 	braid_link_flush(link);
 }
 
-void braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
+/* With rma->lock held. */
+static void list(struct braid_rma *rma, struct braid_rma_window *w)
 {
 	_Atomic(struct braid_rma_window *) *bucket;
-	struct links links;
 
-	braid_lock_wait(&rma->lock);
+	braid_assert_locked(&rma->lock);
 	w->number = atomic_load(&rma->nwindows);
 	bucket = &rma->bucket[w->number % BRAID_RMA_BUCKETS];
 	atomic_store(&w->next, atomic_load(bucket));
 	atomic_store_explicit(bucket, w, memory_order_release);
 	atomic_store(&rma->nwindows, w->number + 1);
-	if (links_of(rma, &links))	/* the announcement goes with later control frames */
-		braid_info("out of memory: window %u is announced late", w->number);
+}
+
+int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
+{
+	struct links links;
+	int err;
+
+	braid_lock_wait(&rma->lock);
+	err = links_of(rma, &links);
+	if (!err)
+		list(rma, w);
 	braid_unlock(&rma->lock);
-	for (unsigned i = 0; i < links.n; i++) {
+	for (unsigned i = 0; !err && i < links.n; i++) {
 		braid_lock_wait(&links.link[i]->lock);
 		announce(rma, links.link[i]);
 		braid_unlock(&links.link[i]->lock);
 	}
 	links_leave(&links);
+	return err ? braid_no_memory("a window") : 0;
 }
 
 /*

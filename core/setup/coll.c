@@ -209,11 +209,15 @@ int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool n
 	w->size = mem->size;
 	w->never_reset = never_reset;
 	err = braid_mr_new(coll->rma.dev, mem, &w->mr);
+	if (!err) {
+		err = braid_rma_window_open(&coll->rma, w);
+		if (err)
+			braid_mr_free(w->mr);
+	}
 	if (err) {
 		free(w);
 		return err;
 	}
-	braid_rma_window_open(&coll->rma, w);
 	*ret = w;
 	return 0;
 }

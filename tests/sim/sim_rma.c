@@ -549,7 +549,8 @@ static void rank_fails(struct rank *r, int err, const char *what)
 	if (r->err)
 		return;
 	r->err = err;
-	if (err == -ENOMEM && sim.short_of_memory)
+	/* Canceled: a reply could not be copied when its window was closed. */
+	if ((err == -ENOMEM || err == -ECANCELED) && sim.short_of_memory)
 		;
 	else if (!g->doomed_at && !sim.short_of_memory)
 		sim_fail("communicator %u, rank %u: %s says %s without a reason", g->index, r->index,

@@ -182,7 +182,18 @@ tools_libtools_a_SOURCES = \
 	tools/validate/path.h \
 	tools/validate/perf.c \
 	tools/validate/props.c \
+	tools/validate/ranks.c \
+	tools/validate/ranks.h \
+	tools/validate/ranks_flow.c \
+	tools/validate/ranks_op.c \
 	tools/validate/report.c \
+	tools/validate/rma_fault.c \
+	tools/validate/rma_group.c \
+	tools/validate/rma_order.c \
+	tools/validate/rma_put.c \
+	tools/validate/rma_signal.c \
+	tools/validate/rma_table.c \
+	tools/validate/rma_window.c \
 	tools/validate/run.c \
 	tools/validate/scale.c \
 	tools/validate/servant.c \

@@ -57,11 +57,11 @@ broken_as()
 	[ -z "$complaints" ]
 }
 
-@test "there are 80 checks and more of twelve groups, in 80 columns" {
+@test "there are 220 checks and more of thirteen groups, in 80 columns" {
 	run -0 "$braid" validate --list
-	[ "$(grep -cE '^[a-z]+-[a-z0-9-]+ +[a-z]+ +(quick|full|faults) ' <<<"$output")" -ge 80 ]
+	[ "$(grep -cE '^[a-z]+-[a-z0-9-]+ +[a-z]+ +(quick|full|faults) ' <<<"$output")" -ge 220 ]
 	[ -z "$(awk 'length($0) > 80' <<<"$output")" ]
-	[ "$(awk '/^[a-z]/ { print $2 }' <<<"$output" | sort -u | wc -l)" -eq 12 ]
+	[ "$(awk '/^[a-z]/ { print $2 }' <<<"$output" | sort -u | wc -l)" -eq 13 ]
 	[ -z "$(awk '/^[a-z]/ { print $1 }' <<<"$output" | sort | uniq -d)" ]
 }
 

@@ -267,7 +267,8 @@ cli_tests = \
 	tests/cli/stat.bats \
 	tests/cli/topo.bats \
 	tests/cli/tutorial.sh \
-	tests/cli/validate.bats
+	tests/cli/validate.bats \
+	tests/cli/validate_rma.bats
 
 vm_tests = \
 	tests/vm/cases/abi-rxe.sh \
@@ -574,6 +575,10 @@ check_LTLIBRARIES += tests/validate/broken.la
 tests_validate_broken_la_SOURCES = tests/validate/broken.c
 tests_validate_broken_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_validate_broken_la_LIBADD = -ldl
+check_LTLIBRARIES += tests/validate/broken_rma.la
+tests_validate_broken_rma_la_SOURCES = tests/validate/broken_rma.c
+tests_validate_broken_rma_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_validate_broken_rma_la_LIBADD = -ldl
 
 # The simulator: the product as a module, and what it takes from libc taken from the simulator.
 check_LTLIBRARIES += tests/sim/node.la

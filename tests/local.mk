@@ -246,7 +246,7 @@ nccl_tests = \
 	tests/nccl/ucx.sh \
 	$(nccl_quick_tests)
 
-fault_tests = tests/faults/check.sh
+fault_tests = tests/faults/check.sh tests/faults/onesided.sh
 
 cli_tests = \
 	tests/cli/completion.bats \
@@ -607,14 +607,17 @@ tests_sim_test_sim_LDADD = -ldl
 # Faults on the real thing, against any plugin: tests/faults/faults --help.
 check_PROGRAMS += tests/faults/faults
 tests_faults_faults_SOURCES = \
+	tests/faults/actor.h \
 	tests/faults/faults.c \
 	tests/faults/host.c \
 	tests/faults/hosts.c \
 	tests/faults/hosts.h \
 	tests/faults/jobs.c \
+	tests/faults/messages.c \
 	tests/faults/path.c \
 	tests/faults/peer.c \
 	tests/faults/play.h \
+	tests/faults/puts.c \
 	tests/faults/rows.c \
 	tests/faults/run.c \
 	tests/faults/run.h \
@@ -746,7 +749,7 @@ check-smc: all $(check_LTLIBRARIES)
 	BRAID_TEST_ALL=1 BRAID_TEST_FILTER=$${BRAID_TEST_FILTER:-*} BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} \
 		$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(smc_tests)'
 check-faults: all tests/faults/faults
-	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
+	BRAID_TEST_ALL=1 BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-1200} $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(fault_tests)'
 # NCCL's own library: make check-nccl LIBNCCL=/path/libnccl.so.2 for another.
 check-nccl: all tests/nccl/job $(check_LTLIBRARIES)
 	BRAID_TEST_TIMEOUT=$${BRAID_TEST_TIMEOUT:-600} $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(nccl_tests)'
@@ -806,10 +809,12 @@ soak-sim-rma: all tests/sim/test_sim tests/sim/node.la
 	tests/sim/test_sim -r -n $(SEEDS) -s $(SEED)
 
 # Hours: make soak-faults SOAK_FAULTS='--rows F27' for fewer.  What came of each run lies in
-# soak-faults.json.
+# soak-faults.json, and in soak-onesided.json with puts instead of messages.
 soak-faults: all tests/faults/faults
 	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' \
 		--soak --seeds 20 --jobs 2 --json soak-faults.json $(SOAK_FAULTS)
+	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' --one-sided \
+		--soak --seeds 20 --jobs 2 --json soak-onesided.json $(SOAK_FAULTS)
 soak: soak-sim soak-sim-rma soak-faults
 
 # -- virtual machines -----------------------------------------------------------------------------
@@ -856,7 +861,7 @@ else
 	@echo 'configure with CC=clang --enable-fuzz first'; exit 1
 endif
 clean-local:
-	rm -f soak-faults.json
+	rm -f soak-faults.json soak-onesided.json
 	rm -rf fuzz-out old packages site vm
 
 coverage: check

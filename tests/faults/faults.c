@@ -4,7 +4,7 @@
  * plugin's .so.  A run is a row and a seed; it is a process of its own (run.h), and what it leaves
  * is one line of JSON.  At the end a table, and 1 if something failed, 77 if all was skipped.
  *
- *	tests/faults/faults --plugin PATH [--rows F19,F26] [--seeds N] [--soak]
+ *	tests/faults/faults --plugin PATH [--rows F19,F26] [--seeds N] [--soak] [--one-sided]
  */
 #include <ctype.h>
 #include <errno.h>
@@ -204,12 +204,21 @@ static void look_at_job(struct job *j)
 	}
 }
 
+/* One-sided operations use no device that is made of several, and post no receive. */
+static bool is_one_sided(const struct row *row)
+{
+	return !row->posted && !(row->net >= TWO_PATHS && row->nic[END_A] == ALL) &&
+	       !(row->net == TWO_PATHS && row->nic[END_B] == ALL);
+}
+
 static bool wanted(const struct row *row)
 {
 	const char *list = all.o.rows, *at;
 	size_t len = strlen(row->fault);
 
 	if (!(row->when & (all.o.soak ? SOAK : CHECK)))
+		return false;
+	if (all.o.one_sided && !is_one_sided(row))
 		return false;
 	if (!strcasestr(row->what, all.o.what))
 		return false;
@@ -317,7 +326,7 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 	const char *slow = getenv("BRAID_TEST_SLOW");
 	const struct opt opts[] = {
 		{ OPT_TEXT, "plugin", "PATH", "the .so (BRAID_TEST_PLUGIN)", &o->plugin, 0, 0 },
-		{ OPT_INT, "abi", "N", "its ABI version; 0: the newest it has", &o->abi, 0, 12 },
+		{ OPT_INT, "abi", "N", "its ABI version; 0: the newest it has", &o->abi, 0, 16 },
 		{ OPT_TEXT, "rows", "LIST", "such as F19,F26; else all", &o->rows, 0, 0 },
 		{ OPT_TEXT, "what", "TEXT", "only those whose name has this in it", &o->what, 0, 0 },
 		{ OPT_INT, "seeds", "N", "runs of each row (1)", &o->seeds, 1, 1e6 },
@@ -326,6 +335,7 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 		{ OPT_INT, "jobs", "N", "runs at the same time (1)", &o->jobs, 1, JOBS_MAX },
 		{ OPT_TEXT, "wire", "KIND", "what damages packets: tap, netem or auto (auto)", &o->wire, 0, 0 },
 		{ OPT_TEXT, "json", "FILE", "a line of JSON for each run", &o->json, 0, 0 },
+		{ OPT_FLAG, "one-sided", NULL, "puts, signals and gets instead of messages", &o->one_sided, 0, 0 },
 		{ OPT_FLAG, "soak", NULL, "the long variants of the rows", &o->soak, 0, 0 },
 		{ OPT_FLAG, "own-machine", NULL, "nobody else is on it: its clock may be set", &o->own_machine,
 		  0, 0 },

@@ -76,7 +76,7 @@ const struct row rows[] = {
 	  .env = { LATER }, .limit_s = 400 },
 	{ "F21", "black hole in the middle for good", 'E', SOAK, play_path_dies, { HOLE_MIDDLE }, .error_s = 30,
 	  .env = { LATER }, .limit_s = 400 },
-	{ "F25", "nothing is received for a while", 'R', BOTH, play_late, { 3500, 60000 }, .heal_s = 1,
+	{ "F25", "nothing is received for a while", 'R', BOTH, play_late, { 3500, 60000 }, .heal_s = 1, .posted = true,
 	  .env = { "BRAID_PEER_TIMEOUT=2", "BRAID_STALL_WARN=1" }, .limit_s = 120 },
 	{ "F26", "one stream reset", 'R', BOTH, play_reset_some, { 0 }, .heal_s = 0.1, .stall_s = 0.1 },
 	{ "F26", "some streams reset", 'R', BOTH, play_reset_some, { 1 }, .heal_s = 1, .stall_s = 1 },

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tools/proxy.h"
+#include "tools/rma.h"
 
 enum { TEN = 10, HANG_S = 10, PLENTY_S = 10 };
 
@@ -315,7 +316,8 @@ static void start_ends(struct run *r, const struct flow *old)
 	st->plugin = r->o->plugin;
 	st->abi[END_A] = st->abi[END_B] = r->o->abi;
 	if (r->row->arg[0] < 0)		/* the other end has this ABI version */
-		st->abi[END_B] = -r->row->arg[0];
+		st->abi[END_B] = r->o->one_sided ? (int)RMA_ABI_OLDEST : -r->row->arg[0];
+	st->one_sided = r->o->one_sided;
 	st->seed = r->seed;
 	st->born_ns = now_ns();
 	st->slots = r->row->slots ? r->row->slots : 8;
@@ -368,7 +370,7 @@ void run_opens(struct run *r)
 	UNTIL(r, PLENTY_S * r->o->slow, e[END_A].state == ST_OPEN && e[END_B].state == ST_OPEN,
 	      "no connection after %d s", PLENTY_S * (int)r->o->slow);
 	last = e[END_A].open_ns > e[END_B].open_ns ? e[END_A].open_ns : e[END_B].open_ns;
-	r->setup_s = (double)(last - r->go_ns) / 1e9;
+	r->setup_s = last > r->go_ns ? (double)(last - r->go_ns) / 1e9 : 0;
 }
 
 void run_connects(struct run *r)

@@ -36,6 +36,7 @@ struct row {
 	double stall_s, heal_s, error_s;	/* what is promised; 0: nothing */
 	size_t max_size;		/* of messages; 0: 1 MiB */
 	unsigned slots;			/* in flight per flow; 0: 8 */
+	bool posted;			/* concerns receives that are posted: no one-sided row */
 	bool late;			/* calls' times say nothing here: CPUs are taken away */
 	unsigned limit_s;		/* for all; 0: 60 */
 };
@@ -46,7 +47,7 @@ extern const unsigned n_rows;
 struct options {
 	const char *plugin, *rows, *what, *json, *wire;
 	int abi, seeds, seed, lanes, jobs;
-	bool soak, tap, list, verbose, own_machine;
+	bool soak, tap, list, verbose, own_machine, one_sided;
 	unsigned slow;			/* a factor on all deadlines */
 };
 

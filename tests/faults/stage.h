@@ -96,6 +96,7 @@ struct stage {
 	size_t max_size;
 	int devices[ENDS], dev[ENDS];	/* how many are fused; if one, its index */
 	unsigned stdio;			/* STDIO_KEPT, ... */
+	bool one_sided;			/* puts, signals and gets instead of messages */
 	bool no_logger;			/* the plugin writes to stderr itself */
 	_Alignas(16) uint8_t old[NCCL_NET_HANDLE_MAXSIZE];	/* an ended job's handle: END_A tries it */
 	bool has_old;

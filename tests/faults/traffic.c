@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * traffic.c - one end: loads the plugin, and drives it as NCCL's proxy thread does.
+ * traffic.c - one end: loads the plugin, and drives it as NCCL's proxy thread does (messages.c), or
+ * the thread of one-sided operations (puts.c).
  *
  * An act is connect, traffic, close.  Message k of a flow has a size and a content that follow
  * from the seed, the act, the flow and k, so that a byte that is lost, changed or doubled, in
  * whatever message, is seen by the receiver at once.  The sender writes to the flow's limit how
- * many messages it will certainly send, and the receiver posts no more receives than that.  So
- * when all is to stop, every posted receive gets its message.
+ * many messages it will certainly send.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,43 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/faults/witness.h"
+#include "tests/faults/actor.h"
 #include "tools/proxy.h"
-
-enum { GUARD = 64, GUARD_BYTE = 0xa5 };
-
-struct slot {
-	void *req;
-	uint64_t k;
-};
-
-struct stream {				/* this end's half of a flow */
-	unsigned f;
-	struct flow *flow;
-	bool sends;
-	void *listen, *comm, *mr;
-	uint8_t *mem;
-	struct slot slot[SLOTS_MAX];
-	uint64_t posted, done;
-	ncclResult_t error;
-};
-
-struct actor {
-	struct stage *st;
-	struct end *end;
-	unsigned who;
-	struct net *net;
-	int dev;
-	struct stream stream[FLOWS];
-	size_t slot_size;
-	unsigned act, forks;
-	uint64_t chance, idle_since, last_error_ns;
-};
 
 /* -- complaints --------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3)))
-static void broken(struct actor *a, const char *fmt, ...)
+void broken(struct actor *a, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -69,7 +38,7 @@ static void broken(struct actor *a, const char *fmt, ...)
 	va_end(ap);
 }
 
-static _Noreturn void give_up(struct actor *a)
+void give_up(struct actor *a)
 {
 	a->end->state = ST_ENDED;
 	_exit(1);
@@ -86,12 +55,21 @@ static bool guard_is_whole(const uint8_t *p)
 	return true;
 }
 
-static uint8_t *slot_mem(struct actor *a, struct stream *s, uint64_t k)
+uint8_t *slot_mem(struct actor *a, struct stream *s, uint64_t k)
 {
 	return s->mem + k % a->st->slots * a->slot_size;
 }
 
-static void arrived(struct actor *a, struct stream *s, uint64_t k, int got)
+void slot_spoil(struct actor *a, struct stream *s, uint64_t k)
+{
+	uint8_t *p = slot_mem(a, s, k);
+	size_t size = message_size(a->st, message_key(a->st, a->act, s->f, k));
+
+	memset(p, GUARD_BYTE, size < 256 ? size : 256);	/* not the slot's old message */
+	memset(p + size, GUARD_BYTE, GUARD);
+}
+
+void arrived(struct actor *a, struct stream *s, uint64_t k, int got)
 {
 	uint64_t key = message_key(a->st, a->act, s->f, k), now = now_ns(), last = s->flow->last_ns;
 	size_t size = message_size(a->st, key), at = 0;
@@ -111,8 +89,7 @@ static void arrived(struct actor *a, struct stream *s, uint64_t k, int got)
 	s->flow->received++;
 }
 
-/* Notes a flow's error.  Every later call of its comm must return the same error. */
-static void failed(struct actor *a, struct stream *s, ncclResult_t res)
+void failed(struct actor *a, struct stream *s, ncclResult_t res)
 {
 	s->error = res;
 	a->last_error_ns = now_ns();
@@ -121,14 +98,7 @@ static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 		a->end->error = (int)res;
 	}
 	if (s->comm) {
-		void *req = NULL;
-		int tag = 0;
-		size_t size = 0;
-		void *data = s->mem;
-		ncclResult_t again = s->sends ?
-			TIMED(a->end, CALL_ISEND, net_isend(a->net, s->comm, data, 0, 0, s->mr, NULL, &req)) :
-			TIMED(a->end, CALL_IRECV, net_irecv(a->net, s->comm, 1, &data, &size, &tag, &s->mr,
-						       NULL, &req));
+		ncclResult_t again = a->way->again(a, s);
 
 		if (again != res)
 			broken(a, "flow %u: after %s the next call said %s", s->f,
@@ -136,59 +106,7 @@ static void failed(struct actor *a, struct stream *s, ncclResult_t res)
 	}
 }
 
-/* Takes the result of isend() or irecv().  False: there is no request, so the call is repeated. */
-static bool posted(struct actor *a, struct stream *s, const struct slot *slot, ncclResult_t res)
-{
-	if (res != ncclSuccess)
-		failed(a, s, res);
-	if (res != ncclSuccess || !slot->req)
-		return false;
-	s->posted++;
-	if (s->sends)
-		s->flow->sent++;
-	return true;
-}
-
-static bool post_send(struct actor *a, struct stream *s)
-{
-	uint64_t key = message_key(a->st, a->act, s->f, s->posted);
-	uint8_t *p = slot_mem(a, s, s->posted);
-	struct slot *slot = &s->slot[s->posted % a->st->slots];
-	size_t size = message_size(a->st, key);
-	ncclResult_t res;
-
-	if (slot->k != s->posted + 1) {		/* fill it once, though isend() may give no request yet */
-		message_fill(p, size, key);
-		slot->k = s->posted + 1;
-	}
-	slot->req = NULL;
-	res = TIMED(a->end, CALL_ISEND, net_isend(a->net, s->comm, p, size, message_tag(key), s->mr, NULL,
-					     &slot->req));
-	return posted(a, s, slot, res);
-}
-
-static bool post_recv(struct actor *a, struct stream *s)
-{
-	uint64_t key = message_key(a->st, a->act, s->f, s->posted);
-	uint8_t *p = slot_mem(a, s, s->posted);
-	struct slot *slot = &s->slot[s->posted % a->st->slots];
-	size_t size = message_size(a->st, key), room = key >> 60 & 1 ? size : a->st->max_size;
-	int tag = message_tag(key);
-	ncclResult_t res;
-	void *data = p;
-
-	if (slot->k != s->posted + 1) {
-		memset(p, GUARD_BYTE, size < 256 ? size : 256);	/* not the slot's old message */
-		memset(p + size, GUARD_BYTE, GUARD);
-		slot->k = s->posted + 1;
-	}
-	slot->req = NULL;
-	res = TIMED(a->end, CALL_IRECV, net_irecv(a->net, s->comm, 1, &data, &room, &tag, &s->mr, NULL,
-					     &slot->req));
-	return posted(a, s, slot, res);
-}
-
-static bool may_post(struct actor *a, struct stream *s)
+bool may_post(struct actor *a, struct stream *s)
 {
 	if (s->error)
 		return false;
@@ -214,31 +132,11 @@ static bool all_failed(const struct actor *a)
 	return true;
 }
 
-/* Tests requests in the order of posting, as NCCL does; true if something happened. */
-static bool stream_step(struct actor *a, struct stream *s)
+void told(struct actor *a, const struct stream *s)
 {
-	bool moved = false;
-
-	while (may_post(a, s) && (s->sends ? post_send(a, s) : post_recv(a, s)))
-		moved = true;
-	while (!s->error && s->done < s->posted) {
-		struct slot *slot = &s->slot[s->done % a->st->slots];
-		int done = 0, size = -1;
-		ncclResult_t res = TIMED(a->end, CALL_TEST, net_test(a->net, slot->req, &done, &size));
-
-		if (res != ncclSuccess)
-			failed(a, s, res);
-		if (res != ncclSuccess || !done)
-			break;
-		if (!s->sends)
-			arrived(a, s, s->done, size);
-		s->done++;
-		moved = true;
-	}
 	a->end->half[s->f].posted = s->posted;
 	a->end->half[s->f].done = s->done;
 	a->end->half[s->f].error = (int)s->error;
-	return moved;
 }
 
 static bool stream_drained(const struct stream *s)
@@ -303,16 +201,16 @@ static void listen_all(struct actor *a)
 		struct stream *s = &a->stream[f];
 		ncclResult_t res;
 
-		if (s->sends)
-			continue;
-		memset(s->flow->handle, 0, sizeof(s->flow->handle));
-		res = TIMED(a->end, CALL_LISTEN, net_listen(a->net, a->dev, s->flow->handle, &s->listen));
+		if (!s->sends)
+			memset(s->flow->handle, 0, sizeof(s->flow->handle));
+		res = a->way->listen(a, s);
 		if (res != ncclSuccess) {
 			broken(a, "listen: %s", net_result_name(res));
 			failed(a, s, res);
 			give_up(a);
 		}
-		s->flow->listening = true;
+		if (!s->sends)
+			s->flow->listening = true;
 	}
 	a->end->state = ST_LISTENING;
 	while (!a->st->go)
@@ -359,45 +257,20 @@ static void spoil_stdio(struct actor *a)
 static void try_old(struct actor *a)
 {
 	uint64_t from = now_ns();
-	ncclResult_t res;
-	void *comm = NULL;
+	ncclResult_t res = ncclSuccess;
+	bool known;
 
 	do {
-		res = TIMED(a->end, CALL_CONNECT, net_connect(a->net, a->dev, a->st->old, &comm));
+		known = a->way->try_old(a, a->st->old, &res);
 		usleep(100);
-	} while (res == ncclSuccess && !comm && now_ns() - from < 10000000000);
+	} while (!known && now_ns() - from < 10000000000);
 	if (res == ncclSuccess)
-		broken(a, "the handle of a job that is over %s", comm ? "was accepted" : "gives no error");
+		broken(a, "the handle of a job that is over %s", known ? "was accepted" : "gives no error");
 	a->end->old_error = (int)res;
-}
-
-/* Calls connect() or accept() once; an error ends this flow. */
-static void open_step(struct actor *a, struct stream *s, uint8_t *handle)
-{
-	ncclResult_t res;
-
-	if (s->sends)
-		res = TIMED(a->end, CALL_CONNECT, net_connect(a->net, a->dev, handle, &s->comm));
-	else
-		res = TIMED(a->end, CALL_ACCEPT, net_accept(a->net, s->listen, &s->comm));
-	if (res != ncclSuccess) {
-		s->comm = NULL;
-		failed(a, s, res);
-		return;
-	}
-	if (s->comm) {
-		res = TIMED(a->end, CALL_REG, net_reg(a->net, s->comm, s->mem, a->slot_size * a->st->slots,
-						 NCCL_PTR_HOST, &s->mr));
-		if (res != ncclSuccess)
-			failed(a, s, res);
-		s->flow->last_ns = now_ns();
-	}
 }
 
 static void open_all(struct actor *a)
 {
-	_Alignas(16) uint8_t handle[FLOWS][NCCL_NET_HANDLE_MAXSIZE];
-	bool have[FLOWS] = { false };
 	unsigned left;
 
 	do {
@@ -406,17 +279,17 @@ static void open_all(struct actor *a)
 			struct stream *s = &a->stream[f];
 
 			if (s->comm)
-				stream_step(a, s);	/* comms that are up carry traffic meanwhile */
+				a->way->step(a, s);	/* comms that are up carry traffic meanwhile */
 			if (s->comm || s->error)
 				continue;
 			left++;
-			if (s->sends && !have[f]) {
+			if (s->sends && !s->has_handle) {
 				if (!s->flow->listening)
 					continue;
-				memcpy(handle[f], s->flow->handle, sizeof(handle[f]));
-				have[f] = true;
+				memcpy(s->handle, s->flow->handle, sizeof(s->handle));
+				s->has_handle = true;
 			}
-			open_step(a, s, handle[f]);
+			a->way->open(a, s);
 		}
 		if (left)
 			usleep(20);
@@ -432,7 +305,7 @@ static void talk(struct actor *a)
 		bool moved = false, drained = true;
 
 		for (int f = 0; f < FLOWS; f++) {
-			moved |= stream_step(a, &a->stream[f]);
+			moved |= a->way->step(a, &a->stream[f]);
 			drained &= stream_drained(&a->stream[f]);
 		}
 		if (a->end->error && !a->end->errors_ns && all_failed(a))
@@ -449,14 +322,13 @@ static void close_one(struct actor *a, struct stream *s, unsigned what)
 	ncclResult_t res = ncclSuccess;
 
 	if (what == 0 && s->listen) {
-		res = TIMED(a->end, CALL_CLOSE, net_close_listen(a->net, s->listen));
+		res = a->way->close_listen(a, s);
 		s->listen = NULL;
 	} else if (what == 1 && s->comm && s->mr) {
-		res = TIMED(a->end, CALL_DEREG, net_dereg(a->net, s->comm, s->mr));
+		res = a->way->dereg(a, s);
 		s->mr = NULL;
 	} else if (what == 2 && s->comm) {
-		res = TIMED(a->end, CALL_CLOSE, s->sends ? net_close_send(a->net, s->comm) :
-						      net_close_recv(a->net, s->comm));
+		res = a->way->close(a, s);
 		s->comm = NULL;
 	}
 	if (res != ncclSuccess)
@@ -517,57 +389,21 @@ static void *memory(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Fuses all devices into one, if the run has several paths. */
-static ncclResult_t fuse(struct actor *a, int ndev)
-{
-	ncclNetVDeviceProps_v12_t all = { .ndevs = a->st->devices[a->who] };
-
-	if (ndev < all.ndevs)
-		return ncclInvalidUsage;
-	for (int i = 0; i < all.ndevs; i++)
-		all.devs[i] = i;
-	if (a->net->abi >= 12)
-		return ((const ncclNet_v12_t *)a->net->table)->makeVDevice(&a->dev, &all);
-	return ((const ncclNet_v9_t *)a->net->table)->makeVDevice(
-		&a->dev, &(ncclNetVDeviceProps_v9_t){ .ndevs = 2, .devs = { 0, 1 } });
-}
-
 static void take_plugin(struct actor *a)
 {
-	char err[200];
-	int ndev = 0;
-
 	/* poll() fails above RLIMIT_NOFILE too, so take more descriptors than the plugin ever polls. */
 	for (int i = 0; i < 64; i++)
 		a->end->files = dup(STDERR_FILENO) + 1;
-	setenv("BRAID_FUSE", "any", 1);
-	a->net = net_load(a->st->plugin, a->st->abi[a->who], err, sizeof(err));
-	if (!a->net) {
-		broken(a, "%s", err);
-		give_up(a);
-	}
 	if (a->st->no_logger)		/* keep the plugin's lines out of the runner's output */
 		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
-	if (net_init(a->net, a->st->seed, NCCL_NET_TRAFFIC_CLASS_UNDEF,
-		     a->st->no_logger ? NULL : witness_keeps, NULL) != ncclSuccess ||
-	    net_devices(a->net, &ndev) != ncclSuccess || ndev <= a->st->dev[a->who]) {
-		broken(a, "init found no device");
-		give_up(a);
-	}
-	a->dev = a->st->dev[a->who];
-	if (a->st->devices[a->who] > 1) {
-		a->end->lacks_fusion = !a->net->has_vdevice;
-		if (a->end->lacks_fusion || fuse(a, ndev) != ncclSuccess) {
-			broken(a, "makeVDevice failed");
-			give_up(a);
-		}
-	}
+	a->way->take(a);
 }
 
 _Noreturn void traffic_end(struct stage *st, unsigned who)
 {
 	struct sigaction quiet = { .sa_handler = nothing };	/* and no SA_RESTART */
 	struct actor a = { .st = st, .end = &st->end[who], .who = who,
+			   .way = st->one_sided ? &way_puts : &way_messages,
 			   .chance = mix(st->seed, 100 + who) };
 
 	sigaction(SIGUSR1, &quiet, NULL);
@@ -589,9 +425,8 @@ _Noreturn void traffic_end(struct stage *st, unsigned who)
 			break;
 		a.act = st->act;
 	}
-	if (net_finalize(a.net) != ncclSuccess)
+	if (a.way->end(&a) != ncclSuccess)
 		broken(&a, "finalize failed");
-	net_unload(a.net);
 	a.end->state = ST_ENDED;
 	exit(0);			/* not _exit(): LeakSanitizer looks for leaks at exit */
 }

@@ -600,6 +600,8 @@ tests_sim_test_sim_SOURCES = \
 	tests/sim/sim_os.c \
 	tests/sim/sim_plan.c \
 	tests/sim/sim_rma.c \
+	tests/sim/sim_rma.h \
+	tests/sim/sim_rma_plan.c \
 	tests/sim/sim_run.c \
 	tests/sim/test_sim.c
 tests_sim_test_sim_LDADD = -ldl

@@ -143,8 +143,8 @@ void braid_rma_end(struct braid_rma *rma);	/* it has neither channels nor window
 int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c);
 
 /*
- * Give a window the next number, and announce it on all channels: 0 or -ENOMEM.  It is the caller's,
- * who keeps `data`, `size` and `mr` valid until braid_rma_window_close() returns.
+ * Give a window the next number, and announce it on all channels: 0 or -ENOMEM.  It is the
+ * caller's, who keeps `data`, `size` and `mr` valid until braid_rma_window_close() returns.
  */
 int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
 /*

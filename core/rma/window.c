@@ -118,8 +118,8 @@ int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
 }
 
 /*
- * Take the window out of its bucket, and note its number for the channels there are.  With rma->lock
- * held.
+ * Take the window out of its bucket, and note its number for the channels there are.
+ * With rma->lock held.
  */
 static int unlist(struct braid_rma *rma, struct braid_rma_window *w)
 {

@@ -7,6 +7,7 @@
  *	sim_plan.c	what one seed does: processes, parameters, comms, and the table of faults
  *	sim_model.c	drivers that call as NCCL's proxy does, and the model of messages
  *	sim_rma.c	communicators with one-sided operations, and their model
+ *	sim_rma_plan.c	what they do
  *	sim_net.c	virtual sockets: TCP as its users can see it
  *	sim_os.c	struct braid_os over them
  *	sim_run.c	the clock, threads as coroutines, processes

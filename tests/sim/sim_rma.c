@@ -13,271 +13,15 @@
  *
  * An error is correct only if the plan gave a reason, as for messages.
  */
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_rma.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	RANKS_MAX = 4, WINDOWS_MAX = 4, ORDERS_MAX = 3, OPS_MAX = 32, WORDS_MAX = 8,
-	FIELDS = 32,			/* signals of a word */
-	GAP_MAX = 32,			/* bytes between two places in a window */
-	UNTOUCHED = 0xee, GONE = 0x55, JUDGED = 0xdd, CLOSED = 0xcc,
-	ALONE_MS = 1000,		/* before a rank leaves that may still be told of an end */
-};
-
-struct spot {				/* a place in a window */
-	unsigned window;
-	uint64_t offset;
-};
-
-struct op {
-	unsigned from, to, order;
-	bool gets, signals, strong, more;
-	uint64_t size, salt;
-	struct spot src, dst;		/* of a get: at `to`, and at `from` */
-	unsigned word, field;		/* of the target's words */
-	struct braid_rma_op *req;
-	bool posted, done;
-	bool vain;			/* the target had closed a window of it */
-	bool landed;			/* its bytes have been seen at their target, and painted */
-	bool seen;			/* its signal has */
-};
-
-enum when {				/* a window is closed: */
-	WHEN_OVER,			/* with its communicator */
-	WHEN_USED,			/* when no operation needs it any more */
-	WHEN_MINE,			/* when no operation of its rank's does: others are in vain */
-};
-
-struct window {
-	enum when when;
-	uint64_t open_at, close_at;	/* not before */
-	uint64_t used;
-	char *mem;			/* as much as the group's largest with this number */
-	struct braid_rma_window *w;	/* NULL: it is not open */
-	bool opened, closing, closed;
-};
-
-struct word {
-	struct spot at;
-	unsigned nfields;
-	uint64_t base, last;		/* its first value, and that when it was looked at */
-};
-
-enum state { WAIT, LISTEN, RUN, LEFT, FAILED, KILLED };
-
-struct rank {
-	struct group *g;
-	unsigned index, proc, life;
-	enum state state;
-	uint8_t handle[BRAID_HANDLE_SIZE];
-	struct braid_coll *coll;
-	bool listening;
-	bool closing;			/* no calls but those that close it */
-	unsigned inside;		/* drivers that call on it */
-	int err;			/* why it has to close */
-	uint64_t leave_at;		/* when it closes without a word, or 0 */
-	bool told[RANKS_MAX];		/* it has a channel to or from that rank */
-	struct window window[WINDOWS_MAX];
-	struct word word[WORDS_MAX];
-	unsigned nwords;
-	unsigned norders, depth, next[ORDERS_MAX], flying[ORDERS_MAX];
-	uint8_t order[ORDERS_MAX];
-	bool lifo;
-	struct op op[OPS_MAX];
-	unsigned nops;
-};
-
-struct group {
-	struct braid_list node;
-	unsigned index, nranks, nwindows;
-	uint64_t start_ns;
-	bool together;			/* ranks close only once all are ready */
-	uint64_t size[WINDOWS_MAX];
-	uint64_t doomed_at, killed_at;
-	unsigned killed;		/* which rank was */
-	struct rank rank[RANKS_MAX];
-};
-
-static struct braid_list groups;
-static unsigned ngroups;
-static bool dropped;
-
-/* --- making a communicator ----------------------------------------------------------------- */
-
-static struct spot choose_spot(struct rank *r, bool lasting, uint64_t size, uint64_t align)
-{
-	struct sim_rng *rng = &sim.plan;
-	struct spot s;
-	struct window *w;
-
-	do {
-		s.window = (unsigned)sim_below(rng, r->g->nwindows);
-		w = &r->window[s.window];
-	} while (lasting && w->when == WHEN_MINE);
-	s.offset = (w->used + 1 + sim_below(rng, GAP_MAX) + align - 1) / align * align;
-	w->used = s.offset + size;
-	return s;
-}
-
-static void choose_words(struct rank *r)
-{
-	r->nwords = 4 + (unsigned)sim_below(&sim.plan, WORDS_MAX - 3);
-	for (unsigned i = 0; i < r->nwords; i++) {
-		r->word[i].at = choose_spot(r, false, 8, 8);
-		r->word[i].base = sim_chance(&sim.plan, 500) ? 0 : sim_next(&sim.plan);
-	}
-}
-
-static void choose_signal(struct group *g, struct op *o)
-{
-	struct rank *t = &g->rank[o->to];
-
-	do {
-		o->word = (unsigned)sim_below(&sim.plan, t->nwords);
-	} while (t->word[o->word].nfields == FIELDS);
-	o->field = t->word[o->word].nfields++;
-	o->strong = sim_chance(&sim.plan, 600);
-}
-
-static void choose_op(struct rank *r, struct op *o)
-{
-	struct sim_rng *rng = &sim.plan;
-	struct group *g = r->g;
-	unsigned kind = (unsigned)sim_below(rng, 10);
-	static const char paints[] = { (char)UNTOUCHED, GONE, (char)JUDGED, (char)CLOSED, 0 };
-	struct rank *t;
-	char first;
-
-	o->from = r->index;
-	o->to = sim_chance(rng, 80) ? r->index : (unsigned)sim_below(rng, g->nranks);
-	t = &g->rank[o->to];
-	o->order = (unsigned)sim_below(rng, r->norders);
-	o->gets = kind < 2;
-	o->signals = kind > 3;
-	o->more = sim_chance(rng, 300);
-	do {				/* bytes that no paint looks like */
-		o->salt = sim_next(rng);
-		sim_fill(&first, 1, o->salt);
-	} while (strchr(paints, first));
-	if (kind < 8)
-		o->size = sim_chance(rng, 100) ? sim_between(rng, 64 << 10, 2 << 20) :
-						 sim_choose_size(rng);
-	if (!o->size && !o->signals)
-		o->size = 1;
-	if (o->signals)
-		choose_signal(g, o);
-	if (!o->size)
-		return;
-	o->src = choose_spot(o->gets ? t : r, true, o->size, 1);
-	o->dst = choose_spot(o->gets ? r : t, o->gets, o->size, 1);
-}
-
-static void choose_windows(struct rank *r)
-{
-	struct sim_rng *rng = &sim.plan;
-	uint64_t at = r->g->start_ns;
-
-	for (unsigned i = 0; i < r->g->nwindows; i++) {
-		struct window *w = &r->window[i];
-
-		if (sim_chance(rng, 300))
-			at += sim_between(rng, 0, 50 * MS);
-		w->open_at = at;
-		w->close_at = r->g->start_ns + sim_between(rng, 0, 50 * MS);
-		w->when = (enum when)sim_below(rng, 2);
-		if (i && !sim.sabotage && sim_chance(rng, 150))
-			w->when = WHEN_MINE;
-	}
-}
-
-static char *at(const struct rank *r, struct spot s)
-{
-	return r->window[s.window].mem + s.offset;
-}
-
-static void fill(struct rank *r)
-{
-	for (unsigned i = 0; i < r->g->nwindows; i++) {
-		char **mem = &r->window[i].mem;
-
-		*mem = aligned_alloc(4096, (r->g->size[i] + 4095) / 4096 * 4096);
-		if (!*mem)
-			abort();
-		memset(*mem, UNTOUCHED, r->g->size[i]);
-	}
-	for (unsigned i = 0; i < r->nwords; i++) {
-		r->word[i].last = r->word[i].base;
-		memcpy(at(r, r->word[i].at), &r->word[i].base, 8);
-	}
-}
-
-static void choose_ranks(struct group *g)
-{
-	struct sim_rng *rng = &sim.plan;
-	unsigned first = (unsigned)sim_below(rng, sim.nprocs), n = 0;
-
-	g->nranks = 2 + (unsigned)sim_between(rng, 0, RANKS_MAX - 2);
-	for (unsigned i = 0; n < g->nranks; i++) {
-		const struct sim_proc *p = &sim.proc[(first + i) % sim.nprocs];
-		struct rank *r = &g->rank[n];
-
-		if (!p->alive)
-			continue;
-		r->g = g;
-		r->index = n++;
-		r->proc = p->index;
-		r->life = p->life;
-		r->norders = 1 + (unsigned)sim_below(rng, ORDERS_MAX);
-		r->depth = 1 + (unsigned)sim_between(rng, 0, 31);
-		r->lifo = sim_chance(rng, 200);
-		choose_windows(r);
-		choose_words(r);
-	}
-	if (sim_chance(rng, 60))
-		g->rank[sim_below(rng, n)].leave_at = g->start_ns + sim_between(rng, 1, 20 * MS);
-}
-
-void sim_rma_add(uint64_t start_ns)
-{
-	struct group *g = calloc(1, sizeof(*g));
-
-	if (!g)
-		abort();
-	g->index = ngroups++;
-	g->start_ns = start_ns;
-	g->nwindows = 1 + (unsigned)sim_below(&sim.plan, WINDOWS_MAX);
-	g->together = sim_chance(&sim.plan, 500);
-	choose_ranks(g);
-	for (unsigned i = 0; i < g->nranks; i++) {
-		struct rank *r = &g->rank[i];
-
-		r->nops = 1 + (unsigned)sim_below(&sim.plan, OPS_MAX);
-		for (unsigned k = 0; k < r->nops; k++)
-			choose_op(r, &r->op[k]);
-	}
-	for (unsigned k = 0; k < g->nwindows; k++) {
-		for (unsigned i = 0; i < g->nranks; i++) {
-			if (g->size[k] < g->rank[i].window[k].used + GAP_MAX)
-				g->size[k] = g->rank[i].window[k].used + GAP_MAX;
-		}
-	}
-	for (unsigned i = 0; i < g->nranks; i++)
-		fill(&g->rank[i]);
-	for (unsigned i = 0; i < g->nranks; i++) {
-		for (unsigned k = 0; k < g->rank[i].nops; k++) {
-			const struct op *o = &g->rank[i].op[k];
-
-			if (o->size)
-				sim_fill(at(&g->rank[o->gets ? o->to : i], o->src), o->size, o->salt);
-		}
-	}
-	braid_list_add_tail(&groups, &g->node);
-	sim_event("rma", g->nranks, g->nwindows, g->rank[0].proc);
-}
+struct braid_list sim_rma_groups;
+static bool dropped;			/* a window was closed that others may still put to */
 
 /* --- judging ------------------------------------------------------------------------------- */
 
@@ -418,7 +162,7 @@ void sim_rma_look(void)
 {
 	struct group *g;
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		for (unsigned i = 0; i < g->nranks; i++) {
 			if (g->rank[i].state == RUN)
 				look_at_rank(&g->rank[i]);
@@ -913,7 +657,7 @@ bool sim_rma_step(struct sim_proc *p, unsigned driver, unsigned ndrivers)
 	bool any = false;
 	struct group *g;
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		for (unsigned i = 0; i < g->nranks; i++) {
 			struct rank *r = &g->rank[i];
 
@@ -936,8 +680,7 @@ bool sim_rma_step(struct sim_proc *p, unsigned driver, unsigned ndrivers)
 
 void sim_rma_begin(void)
 {
-	braid_list_init(&groups);
-	ngroups = 0;
+	braid_list_init(&sim_rma_groups);
 	dropped = false;
 }
 
@@ -945,7 +688,7 @@ void sim_rma_end(void)
 {
 	struct group *g, *tmp;
 
-	braid_list_for_safe(g, tmp, &groups, node) {
+	braid_list_for_safe(g, tmp, &sim_rma_groups, node) {
 		for (unsigned i = 0; i < g->nranks; i++) {
 			for (unsigned k = 0; k < g->nwindows; k++) {
 				const struct window *w = &g->rank[i].window[k];
@@ -958,14 +701,14 @@ void sim_rma_end(void)
 		}
 		free(g);
 	}
-	braid_list_init(&groups);
+	braid_list_init(&sim_rma_groups);
 }
 
 void sim_rma_killed(unsigned proc)
 {
 	struct group *g;
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		for (unsigned i = 0; i < g->nranks; i++) {
 			struct rank *r = &g->rank[i];
 
@@ -986,7 +729,7 @@ void sim_rma_doom(unsigned a, unsigned b)
 {
 	struct group *g;
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		bool has_a = false, has_b = false;
 
 		for (unsigned i = 0; i < g->nranks; i++) {
@@ -1002,7 +745,7 @@ bool sim_rma_doomed(void)
 {
 	struct group *g;
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		if (g->doomed_at)
 			return true;
 	}
@@ -1018,7 +761,7 @@ bool sim_rma_over(void)
 {
 	struct group *g;
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		for (unsigned i = 0; i < g->nranks; i++) {
 			if (!is_over(&g->rank[i]))
 				return false;
@@ -1033,7 +776,7 @@ void sim_rma_tell(void)
 	struct group *g;
 	char text[160];
 
-	braid_list_for(g, &groups, node) {
+	braid_list_for(g, &sim_rma_groups, node) {
 		for (unsigned i = 0; i < g->nranks; i++) {
 			struct rank *r = &g->rank[i];
 

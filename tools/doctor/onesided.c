@@ -45,8 +45,8 @@ void doctor_onesided(struct doctor *d)
 	if (!v) {
 		doctor_skip(d, "libnccl.so.2 is not where the loader looks");
 	} else if (v < FIRST_RMA) {
-		doctor_ok(d, "NCCL %lld.%lld.%lld uses no other's backend for one-sided operations; "
-			  "2.30.7 and newer do", v / 10000, v / 100 % 100, v % 100);
+		doctor_ok(d, "NCCL %lld.%lld.%lld uses no other's backend for one-sided "
+			  "operations; 2.30.7 and newer do", v / 10000, v / 100 % 100, v % 100);
 	} else if (off) {
 		doctor_find(d, LEVEL_NOTE, "%s=%s: NCCL has no one-sided operations between hosts",
 			    off, env_get(d, off));
@@ -56,11 +56,11 @@ void doctor_onesided(struct doctor *d)
 			    "operations", other);
 		doctor_mend_set(d, "NCCL_RMA_PLUGIN", NULL);
 	} else if (rma && !strcmp(rma, "off")) {
-		doctor_ok(d, "BRAID_RMA=off: NCCL's own backend does one-sided operations, if it has "
-			  "one here");
+		doctor_ok(d, "BRAID_RMA=off: NCCL's own backend does one-sided operations, if it "
+			  "has one here");
 	} else if ((!rma || strcmp(rma, "on") != 0) && has_ib(d)) {
-		doctor_ok(d, "NCCL's own backend does one-sided operations over the InfiniBand or RoCE "
-			  "port; with BRAID_RMA=on Braid does");
+		doctor_ok(d, "NCCL's own backend does one-sided operations over the InfiniBand or "
+			  "RoCE port; with BRAID_RMA=on Braid does");
 	} else {
 		doctor_ok(d, "NCCL %lld.%lld.%lld takes Braid for one-sided operations, by v%d",
 			  v / 10000, v / 100 % 100, v % 100,

@@ -10,8 +10,8 @@
  * send() as fast as the socket accepts, from k buffers in turn.
  *
  * With fabric_env.asks each message has a header of its own, and waits for an answer before its
- * bytes follow, as a sender must that does not know whether the receiver is ready.  One message at a
- * time may be under way between two ranks then.
+ * bytes follow, as a sender must that does not know whether the receiver is ready.  One message at
+ * a time may be under way between two ranks then.
  *
  * Each rank has one listening socket.  A dialler's first bytes name the comm and prove that
  * it knows the session's key and the handle's token.  The answer proves the same, and is read

@@ -426,7 +426,7 @@ static int attempt_step(struct attempt *a)
 	    (err == -ECONNREFUSED || err == -EACCES || err == -ENOBUFS || err == -EALREADY))
 		return attempt_distrust(a);
 	late = braid_os->now_ns() >= a->deadline_ns;
-	/* It took the other comm, whose link was lost since; or it took that and stopped listening. */
+	/* It took the other comm: that link was lost since, or it listens no more. */
 	if ((err == -EALREADY || (err == -ECONNREFUSED && a->beside.link)) && !late)
 		return attempt_elsewhere(a);
 	return attempt_refused(a, err, late);

@@ -101,7 +101,8 @@ static void figures(json_t *part, const struct sweep *s, const struct page_view 
 	char columns[64] = "size|median";
 
 	if (s->nfabrics > 1)
-		snprintf(columns, sizeof(columns), "size|%.20s|%.20s", s->fabrics[0], s->fabrics[1]);
+		snprintf(columns, sizeof(columns), "size|%.20s|%.20s", s->fabrics[0],
+			 s->fabrics[1]);
 	table = page_table(part, v->label, columns, true);
 
 	if (s->nsizes > 1)

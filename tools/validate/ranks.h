@@ -45,7 +45,7 @@ void ranks_run_version(struct validate *v, int version, unsigned n,
 		       void (*body)(struct rank *r));
 /* Is there a table of that version; of any, with 0? */
 bool rma_is_offered(const char *path, int version);
-void needs_rma(struct validate *v);	/* else the check is skipped; loads and unloads the plugin */
+void needs_rma(struct validate *v);	/* else the check is skipped */
 
 void at(struct rank *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void rank_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -121,8 +121,8 @@ ncclResult_t req_settle(struct group *g, void *req);	/* done, or its error */
 
 uint64_t word(const struct window *words, unsigned i);
 void word_wait(struct group *g, const struct window *words, unsigned i, uint64_t least);
-/* The word is that number, and stays so for a while: a signal that comes twice is late. */
-void word_is(struct group *g, const struct window *words, unsigned i, uint64_t want);
+void word_is(const struct window *words, unsigned i, uint64_t want);
+void settle(struct group *g);		/* a while in which signals that come twice would come */
 
 /* Put a piece to all ranks of the group, and look at all pieces that came here. */
 void all_to_all(struct group *g, unsigned rounds);

@@ -139,13 +139,14 @@ void flows_run(struct flow **f, unsigned n)
 		if (!all)
 			wait_tick(end, __FILE__, __LINE__, "all puts and their signals");
 	}
+	settle(f[0]->g);
 }
 
 void flow_free(struct flow *f)
 {
-	word_is(f->g, &f->words, WORD_ROUNDS, f->rounds);
-	word_is(f->g, &f->words, WORD_ACKS, f->rounds);
-	word_is(f->g, &f->words, WORD_WEAK, f->weak_sent);
+	word_is(&f->words, WORD_ROUNDS, f->rounds);
+	word_is(&f->words, WORD_ACKS, f->rounds);
+	word_is(&f->words, WORD_WEAK, f->weak_sent);
 	window_free(f->g, &f->words);
 	window_free(f->g, &f->dst);
 	window_free(f->g, &f->src);

@@ -94,19 +94,19 @@ void word_wait(struct group *g, const struct window *words, unsigned i, uint64_t
 	}
 }
 
-void word_is(struct group *g, const struct window *words, unsigned i, uint64_t want)
+void word_is(const struct window *words, unsigned i, uint64_t want)
 {
-	enum { LATER_MS = 20 };
-	uint64_t end = deadline_ms(LATER_MS);
+	if (word(words, i) != want)
+		FAIL("word %u is %llu, not %llu: signals were lost, doubled, or added wrong", i,
+		     (unsigned long long)word(words, i), (unsigned long long)want);
+}
 
-	while (now_us() < end) {
-		if (word(words, i) != want)
-			FAIL("word %u is %llu, not %llu: signals were lost, doubled, or added "
-			     "wrong", i, (unsigned long long)word(words, i),
-			     (unsigned long long)want);
+void settle(struct group *g)
+{
+	enum { SETTLE_MS = 20 };
+
+	for (uint64_t end = deadline_ms(SETTLE_MS); now_us() < end; nap_ms(1))
 		tick(g);
-		nap_ms(1);
-	}
 }
 
 /* -- operations --------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ static void blank_around(const struct window *w, size_t off, size_t size)
 {
 	for (size_t i = 0; i < w->size; i++)
 		if ((i < off || i >= off + size) && w->data[i] != 0xee)
-			FAIL("a put of %zu bytes to offset %zu: byte %zu of the window was "
+			FAIL("a put of size %zu to offset %zu: byte %zu of the window was "
 			     "written", size, off, i);
 }
 
@@ -29,7 +29,7 @@ static void put_each(struct rank *r, const struct place *p, unsigned n, size_t r
 
 	memset(src.data, 0x5a, room);	/* not as blank(): more than was asked for is seen, too */
 	for (unsigned i = 0; i < n; i++) {
-		at(r, "%zu bytes from offset %zu to offset %zu", p[i].size, p[i].from, p[i].to);
+		at(r, "size %zu from offset %zu to offset %zu", p[i].size, p[i].from, p[i].to);
 		if (r->rank == 0) {
 			fill(src.data + p[i].from, p[i].size, i);
 			PUT(g, .src = &src, .src_off = p[i].from, .dst = &dst, .dst_off = p[i].to,
@@ -139,7 +139,8 @@ static void signal_alone(struct rank *r)
 		req_wait(g, req);
 	} else {
 		word_wait(g, &words, 0, 1);
-		word_is(g, &words, 0, 9);
+		settle(g);
+		word_is(&words, 0, 9);
 		filled(w.data, w.size, 5);
 	}
 	together(r);

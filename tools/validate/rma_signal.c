@@ -16,12 +16,13 @@ static void signals(struct rank *r, void (*send)(struct group *g, const struct w
 		PUT(g, .rank = 1, .words = &words, .word = 3, .add = 1);
 	} else {
 		word_wait(g, &words, 3, 1);
+		settle(g);
 		for (unsigned i = 0; i < 3; i++)
-			word_is(g, &words, i, want[i]);
+			word_is(&words, i, want[i]);
 	}
 	together(r);
 	for (unsigned i = 0; r->rank == 0 && i < 4; i++)
-		word_is(g, &words, i, 0);
+		word_is(&words, i, 0);
 	window_free(g, &words);
 	groups_close(r);
 }
@@ -86,9 +87,10 @@ static void one_word(struct rank *r)
 		sum += (i + 1) * ranks;
 	if (r->rank == 0) {
 		word_wait(g, &words, 1, sum);
-		word_is(g, &words, 1, sum);
-		word_is(g, &words, 0, 0);
-		word_is(g, &words, 2, 0);
+		settle(g);
+		word_is(&words, 1, sum);
+		word_is(&words, 0, 0);
+		word_is(&words, 2, 0);
 	}
 	together(r);
 	window_free(g, &words);
@@ -117,8 +119,9 @@ static void neighbours(struct rank *r)
 	} else {
 		for (unsigned i = 1; i < 8; i += 2)
 			word_wait(g, &words, i, i);
+		settle(g);
 		for (unsigned i = 0; i < 8; i++)
-			word_is(g, &words, i, i % 2 ? i : 0);
+			word_is(&words, i, i % 2 ? i : 0);
 	}
 	together(r);
 	window_free(g, &words);
@@ -171,8 +174,9 @@ static void never_set_back(struct rank *r)
 	}
 	word_wait(g, &words, 0, 210);
 	word_wait(g, &words, 1, 20);
-	word_is(g, &words, 0, 210);
-	word_is(g, &words, 1, 20);
+	settle(g);
+	word_is(&words, 0, 210);
+	word_is(&words, 1, 20);
 	together(r);
 	window_free(g, &words);
 	groups_close(r);

@@ -786,7 +786,7 @@ check-packages: dist
 # reads while the plugin writes, as a GPU would; a fake NIC writes what the others read.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS \
-		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports $(rdma_fault_tests) $(gpu_tests),$(unit_tests) $(abi_tests))'
+		TESTS='$(filter-out tests/abi/test_order tests/abi/test_ports tests/abi/test_rma tests/abi/test_rma_fault $(rdma_fault_tests) $(gpu_tests),$(unit_tests) $(abi_tests))'
 
 # make check-valgrind VALGRIND_TESTS='tests/abi/test_x' for another choice.
 # test_copy single-steps a child, which valgrind can't.

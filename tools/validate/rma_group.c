@@ -279,7 +279,8 @@ static void opened_again(struct rank *r)
 			before = counts_now();
 	}
 	after = counts_now();
-	if (after.fds > before.fds + 8 || after.threads > before.threads + 8)
+	/* The connections of the last may still be there: what leaks does so for each. */
+	if (after.fds > before.fds + REOPENED / 2 || after.threads > before.threads + REOPENED / 2)
 		FAIL("%d communicators were made and closed; %u descriptors became %u, and %u "
 		     "threads %u", REOPENED, before.fds, after.fds, before.threads, after.threads);
 	rank_saw("%d communicators: %u descriptors, %u threads", REOPENED, after.fds,

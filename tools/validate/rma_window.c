@@ -233,7 +233,8 @@ static void come_and_go(struct rank *r)
 			before = counts_now();
 	}
 	after = counts_now();
-	if (after.fds > before.fds + 4 || after.threads > before.threads + 4)
+	/* Connections may be made anew meanwhile: what leaks does so for each window. */
+	if (after.fds > before.fds + GONE / 2 || after.threads > before.threads + GONE / 2)
 		FAIL("%d windows came and went; %u descriptors became %u, and %u threads %u", GONE,
 		     before.fds, after.fds, before.threads, after.threads);
 	rank_saw("%d windows: %u descriptors, %u threads", GONE, after.fds, after.threads);

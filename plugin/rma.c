@@ -21,10 +21,13 @@
 enum { CONTEXTS_MAX = 4096 };		/* of one call; NCCL makes a few */
 
 struct rma_context {			/* what NCCL holds for all contexts of one call */
+	struct rma_context *next;
 	struct braid_coll *coll;
 	int n;
 	uint8_t order[];
 };
+
+static struct rma_context *contexts;	/* all that live, under braid_net_lock */
 
 ncclResult_t braid_rma_init(void **ret_ctx, uint64_t comm_id, ncclDebugLogger_t log)
 {
@@ -125,13 +128,37 @@ ncclResult_t braid_rma_context(void *coll, int n, int traffic_class, int rank_st
 		ctx->order[i] = braid_coll_order(coll);
 	if (traffic_class >= 0)
 		braid_coll_set_class(coll, traffic_class & 0xff);
+	pthread_mutex_lock(&braid_net_lock);
+	ctx->next = contexts;
+	contexts = ctx;
+	pthread_mutex_unlock(&braid_net_lock);
 	*ret_ctx = ctx;
 	return ncclSuccess;
 }
 
+/* Free one context, or with `ctx` NULL all of `coll`: NCCL may close it with contexts left. */
+static void contexts_free(const void *ctx, const struct braid_coll *coll)
+{
+	struct rma_context **at = &contexts, *c;
+
+	pthread_mutex_lock(&braid_net_lock);
+	while ((c = *at)) {
+		if (ctx ? c != ctx : c->coll != coll) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		free(c);
+	}
+	pthread_mutex_unlock(&braid_net_lock);
+}
+
 ncclResult_t braid_rma_context_end(void *ctx)
 {
-	free(ctx);
+	if (braid_net_forked())
+		return ncclSystemError;
+	if (ctx)
+		contexts_free(ctx, NULL);
 	return ncclSuccess;
 }
 
@@ -139,8 +166,10 @@ ncclResult_t braid_rma_close_coll(void *coll)
 {
 	if (braid_net_forked())
 		return ncclSystemError;
-	if (coll)
+	if (coll) {
+		contexts_free(NULL, coll);
 		braid_coll_close(coll);
+	}
 	return ncclSuccess;
 }
 

@@ -155,8 +155,11 @@ static bool rx_fast(struct braid_comm *c, const struct braid_hdr *h, const char 
 
 	braid_assert_locked(&c->link->lock);
 	if (c->sender || h->seq != ch->next_seq || h->flags || h->len > BRAID_COPY_MAX ||
-	    braid_comm_drains(c) || braid_rma_apply(ch, payload, h->len))
+	    braid_comm_drains(c))
 		return false;
+	ch->err = braid_rma_apply(ch, payload, h->len);
+	if (ch->err)
+		return false;		/* rx_end fails the comm */
 	ch->next_seq++;
 	return true;
 }
@@ -272,7 +275,7 @@ static int rx_end(struct braid_lane *lane, struct braid_comm *c)
 	if (h->type == BRAID_F_CREDIT)
 		return braid_rma_window_came(lane, c);
 	if (h->type == BRAID_F_EAGER)
-		return braid_rma_apply(ch, ch->scratch, h->len);
+		return ch->err ? ch->err : braid_rma_apply(ch, ch->scratch, h->len);
 	err = lane->rx_stage ? to_gpu(lane, c) : 0;
 	if (err)
 		return err == -EAGAIN ? err : 0;

@@ -127,6 +127,7 @@ struct braid_rma_channel {
 	struct braid_list replies;	/* to gets */
 	uint32_t announced;		/* windows announced so far */
 	unsigned closed;		/* of rma->closed, announced */
+	int err;			/* of the operation that ended it: none is tried twice */
 	int64_t due;			/* bytes of chunks announced and not here */
 	unsigned placed;		/* windows announced with keys, and open */
 	char *scratch;			/* an operation that arrives in pieces */

@@ -315,9 +315,10 @@ static void a_window_that_nothing_uses_is_closed_quietly(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
-static void without_memory_a_window_stays_open(void **state)
+static void without_memory_no_window_opens_or_closes(void **state)
 {
 	struct win *w = win_here(64);
+	struct braid_rma_window none = { .size = 32 };
 
 	(void)state;
 	no_memory = true;
@@ -328,13 +329,13 @@ static void without_memory_a_window_stays_open(void **state)
 	assert_memory_equal(w->bytes, small, 8);
 	warns_clear();
 	no_memory = true;
-	w = win(B, 32);				/* announced with later control frames */
+	assert_int_equal(braid_rma_window_open(&rma[B], &none), -ENOMEM);
 	no_memory = false;
-	assert_int_equal(warn_count, 0);
+	assert_int_equal(warn_count, 1);
 	win(B, 16);
 	null_settle(&pair);
-	assert_int_equal(ca->nremote, 3);
-	assert_int_equal(ca->remote[1].size, 32);
+	assert_int_equal(ca->nremote, 2);	/* the number was not used */
+	assert_int_equal(ca->remote[1].size, 16);
 }
 
 int main(void)
@@ -355,7 +356,7 @@ int main(void)
 		CHANNEL_LANES(a_channel_fails_if_a_get_writes_a_window_that_is_closed),
 		CHANNEL_LANES(a_channel_fails_if_a_get_reads_a_window_that_is_closed),
 		CHANNEL(a_window_that_nothing_uses_is_closed_quietly),
-		CHANNEL(without_memory_a_window_stays_open),
+		CHANNEL(without_memory_no_window_opens_or_closes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,7 +241,8 @@ static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 	if (!err) {
 		c->listen_id = l->id;
 		braid_auth_opened(l->token, c->link->setup.session, c->id, l->id, c->opened_mac);
-		err = l->rma ? braid_rma_channel_new(l->rma, c) : 0;
+		if (l->rma && braid_rma_channel_new(l->rma, c))
+			err = braid_no_memory("a connection");
 	}
 	if (!err && !l->rma) {
 		c->listen = l;

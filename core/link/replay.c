@@ -157,6 +157,17 @@ void braid_txf_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 	f->ext_len = 0;
 }
 
+/* Keep the payload in a copy of our own: 0, or -ENOMEM. */
+static int own_payload(struct braid_txf *f)
+{
+	f->own = malloc(f->ext_len);
+	if (!f->own)
+		return -ENOMEM;
+	memcpy(f->own, f->ext, f->ext_len);
+	f->ext = f->own;
+	return 0;
+}
+
 int braid_tx_release(struct braid_lane *lane, uint32_t comm)
 {
 	struct braid_txq *q = &lane->tx;
@@ -183,11 +194,8 @@ int braid_tx_release(struct braid_lane *lane, uint32_t comm)
 			braid_txf_void(q, f, false);
 			continue;
 		}
-		f->own = malloc(f->ext_len);
-		if (!f->own)
+		if (own_payload(f))
 			return -ENOMEM;
-		memcpy(f->own, f->ext, f->ext_len);
-		f->ext = f->own;
 	}
 	return 0;
 }
@@ -200,13 +208,8 @@ int braid_tx_copy(struct braid_lane *lane, const struct braid_xfer *x)
 	for (uint32_t i = q->f_acked; i != q->f_head; i++) {
 		struct braid_txf *f = &q->f[i & q->fmask];
 
-		if (f->owner != x || !f->ext_len || f->own)
-			continue;
-		f->own = malloc(f->ext_len);
-		if (!f->own)
+		if (f->owner == x && f->ext_len && !f->own && own_payload(f))
 			return -ENOMEM;
-		memcpy(f->own, f->ext, f->ext_len);
-		f->ext = f->own;
 	}
 	return 0;
 }

@@ -157,6 +157,17 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 	}
 }
 
+void braid_tx_add_chunk(struct braid_lane *lane, struct braid_hdr *h, const char *data,
+			struct braid_xfer *x, bool last)
+{
+	x->parts++;
+	braid_tx_add(lane, h, NULL, data, x);
+	if (last) {
+		braid_list_del(&x->node);
+		braid_xfer_part_done(x);
+	}
+}
+
 char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct braid_xfer *owner)
 {
 	return add(lane, h, h->len, NULL, owner);

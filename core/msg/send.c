@@ -86,14 +86,9 @@ static bool send_cut(struct braid_lane *lane, struct braid_xfer *x)
 	if (!s->cut)
 		s->chunk = braid_link_chunk_len(lane->link, s->size);
 	h.len = s->size - s->cut < s->chunk ? (uint32_t)(s->size - s->cut) : s->chunk;
-	s->x.parts++;
-	braid_tx_add(lane, &h, NULL, s->data + s->cut, &s->x);
+	braid_tx_add_chunk(lane, &h, s->data + s->cut, &s->x, h.len == s->size - s->cut);
 	s->cut += h.len;
 	s->chunks++;
-	if (s->cut == s->size) {
-		braid_list_del(&s->x.node);
-		braid_xfer_part_done(&s->x);
-	}
 	return true;
 }
 

@@ -39,13 +39,8 @@ static bool cut(struct braid_lane *lane, struct braid_xfer *x)
 	if (!braid_txq_room(&lane->tx, 0))
 		return false;
 	f.size = r->cut + f.len;
-	x->parts++;
-	braid_tx_add(lane, &f, NULL, r->data + r->cut, x);
+	braid_tx_add_chunk(lane, &f, r->data + r->cut, x, f.len == r->size - r->cut);
 	r->cut += f.len;
-	if (r->cut == r->size) {
-		braid_list_del(&x->node);
-		braid_xfer_part_done(x);
-	}
 	return true;
 }
 

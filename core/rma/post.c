@@ -153,13 +153,8 @@ static bool cut(struct braid_lane *lane, struct braid_xfer *x)
 	if (!braid_txq_room(&lane->tx, 0))
 		return false;
 	f.size = at + f.len;
-	x->parts++;
-	braid_tx_add(lane, &f, NULL, op->data + op->cut, x);
+	braid_tx_add_chunk(lane, &f, op->data + op->cut, x, f.len == left);
 	op->cut += f.len;
-	if (op->cut == op->h.size) {
-		braid_list_del(&x->node);
-		braid_xfer_part_done(x);
-	}
 	return true;
 }
 
@@ -212,11 +207,8 @@ static void post_queued(struct braid_rma_channel *ch)
 		return;
 	braid_list_for_safe(op, tmp, &ch->queue, x.node) {
 		braid_list_del(&op->x.node);
-		if (!post_now(ch, op)) {	/* it stays the first */
-			op->x.node.next = ch->queue.next;
-			op->x.node.prev = &ch->queue;
-			ch->queue.next->prev = &op->x.node;
-			ch->queue.next = &op->x.node;
+		if (!post_now(ch, op)) {
+			braid_list_add_tail(ch->queue.next, &op->x.node);	/* stays the first */
 			return;
 		}
 	}

@@ -139,7 +139,7 @@ static int look(const struct braid_rma_channel *ch, uint32_t number, uint64_t of
 	*ret = w;
 	if (number >= ch->announced)
 		return -EBADMSG;
-	return !w || (offset <= w->size && size <= w->size - offset) ? 0 : -EBADMSG;
+	return !w || braid_rma_is_in(w->size, offset, size) ? 0 : -EBADMSG;
 }
 
 /* The bytes of a small put go to their window. */

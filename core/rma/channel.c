@@ -172,7 +172,7 @@ static int chunk_place(const struct braid_comm *c, const struct braid_hdr *h,
 	struct braid_rma_window *w = braid_rma_window(ch->rma, (uint32_t)h->tag);
 
 	*ret_window = w;
-	if (w && (h->offset > w->size || h->len > w->size - h->offset))
+	if (w && !braid_rma_is_in(w->size, h->offset, h->len))
 		return -EBADMSG;
 	if ((uint32_t)h->tag >= ch->announced)
 		return -EBADMSG;

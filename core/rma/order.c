@@ -35,7 +35,7 @@ int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, ui
 
 	if (!w)
 		return 0;		/* closed since */
-	if (offset % sizeof(value) || offset > w->size || sizeof(value) > w->size - offset)
+	if (offset % sizeof(value) || !braid_rma_is_in(w->size, offset, sizeof(value)))
 		return -ERANGE;
 	if (w->mr->gpu)
 		return braid_rma_word_add(rma, w, offset, value);

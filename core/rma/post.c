@@ -62,7 +62,7 @@ static enum look look(struct braid_rma_op *op, uint32_t window, uint64_t at, uin
 	struct braid_rma_remote *r = find(op->ch, window);
 
 	*ret = r;
-	if (r && at <= r->size && size <= r->size - at)
+	if (r && braid_rma_is_in(r->size, at, size))
 		return LOOK_FOUND;
 	if (r)
 		return in_vain(op, "an operation on", window, at, size, r->size);

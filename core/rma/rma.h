@@ -60,6 +60,12 @@ struct braid_rma_window {
 	uint64_t *shadow;		/* of a GPU's: what its words are, once a signal came */
 };
 
+/* Are these bytes all in a window that has `room` bytes? */
+static inline bool braid_rma_is_in(uint64_t room, uint64_t at, uint64_t size)
+{
+	return at <= room && size <= room - at;
+}
+
 struct braid_rma {			/* one rank's part of a communicator */
 	struct braid_dev *dev;
 	unsigned nranks, rank;		/* 0 and 0 until connect() */

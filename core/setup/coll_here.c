@@ -167,18 +167,13 @@ static void post(struct braid_coll *coll, struct here *h, struct braid_rma_op **
 	*ret = &h->op;
 }
 
-static bool is_in(const struct braid_rma_window *w, uint64_t off, uint64_t size)
-{
-	return off <= w->size && size <= w->size - off;
-}
-
 int braid_coll_put_here(struct braid_coll *coll, const struct braid_put *put,
 			struct braid_rma_op **ret)
 {
 	struct here *h;
 
-	if ((put->size && !is_in(put->dst, put->dst_off, put->size)) ||
-	    (put->word && !is_in(put->word, put->word_off, sizeof(put->value))))
+	if ((put->size && !braid_rma_is_in(put->dst->size, put->dst_off, put->size)) ||
+	    (put->word && !braid_rma_is_in(put->word->size, put->word_off, sizeof(put->value))))
 		return -EINVAL;
 	h = here_new();
 	if (!h)
@@ -202,7 +197,7 @@ int braid_coll_get_here(struct braid_coll *coll, const struct braid_get *get,
 {
 	struct here *h;
 
-	if (get->size && !is_in(get->remote, get->remote_off, get->size))
+	if (get->size && !braid_rma_is_in(get->remote->size, get->remote_off, get->size))
 		return -EINVAL;
 	h = here_new();
 	if (!h)

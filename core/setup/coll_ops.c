@@ -30,7 +30,7 @@ static int op_new(const struct braid_coll *coll, unsigned rank, struct braid_rma
 /* Is all of it in the local window? */
 static bool is_in(const struct braid_rma_window *w, uint64_t off, uint64_t size)
 {
-	return w && off <= w->size && size <= w->size - off;
+	return w && braid_rma_is_in(w->size, off, size);
 }
 
 /* Give the operation to its channel, or keep it until there is one. */

@@ -26,18 +26,19 @@ static int rx_to_entry(struct braid_lane *lane, struct braid_recv *e, uint64_t o
 	return lane->rx_mr && !lane->gpu ? braid_rx_stage(lane) : 0;
 }
 
-/* Copy a payload from lane->rx_stage into the GPU.  Returns what braid_recv_to_gpu() returns. */
-static BRAID_APART int stage_in_done(struct braid_lane *lane)
+BRAID_APART int braid_comm_rx_to_gpu(struct braid_lane *lane, struct braid_comm *c)
 {
-	struct braid_recv *e = lane->rx_target;
 	int err;
 
+	braid_assert_locked(&lane->link->lock);
 	if (!lane->rx_copy.mr)
-		braid_gpucopy_begin(&lane->rx_copy, braid_link_copies(lane->link), e->mr,
+		braid_gpucopy_begin(&lane->rx_copy, braid_link_copies(lane->link), lane->rx_mr,
 				    lane->rx_gpu, lane->rx_stage, lane->rx_hdr.len, true);
-	err = braid_recv_to_gpu(e, &lane->rx_copy);
+	err = braid_gpucopy_move(&lane->rx_copy);
 	if (err == -EAGAIN)
 		return err;
+	if (err)
+		braid_comm_no_gpu(c, &lane->rx_copy);
 	free(lane->rx_stage);
 	lane->rx_stage = NULL;
 	return err;
@@ -93,10 +94,11 @@ static int end_eager(struct braid_lane *lane)
 	struct braid_unexp *u = lane->rx_target;
 
 	if (lane->rx_kind == BRAID_RX_ENTRY) {
-		int err = lane->rx_stage ? stage_in_done(lane) : 0;
+		struct braid_recv *e = lane->rx_target;
+		int err = lane->rx_stage ? braid_comm_rx_to_gpu(lane, e->req.comm) : 0;
 
 		if (!err)
-			braid_recv_complete(lane->rx_target);
+			braid_recv_complete(e);
 		return err == -EAGAIN ? err : 0;
 	}
 	u->ready = true;
@@ -262,7 +264,7 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 static int end_chunk(struct braid_lane *lane)
 {
 	struct braid_recv *e = lane->rx_target;
-	int err = lane->rx_stage ? stage_in_done(lane) : 0;
+	int err = lane->rx_stage ? braid_comm_rx_to_gpu(lane, e->req.comm) : 0;
 
 	if (err)
 		return err == -EAGAIN ? err : 0;

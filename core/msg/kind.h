@@ -53,6 +53,8 @@ void braid_comm_give_up(struct braid_comm *c, const char *how);
 void braid_comm_orphaned(struct braid_comm *c);
 /* The comm's error is about to be returned to NCCL: log the reason if that is still due. */
 int braid_comm_report(struct braid_comm *c, int err);
+/* Copy a payload from lane->rx_stage into the GPU: 0; -EAGAIN: not complete; or the comm failed. */
+int braid_comm_rx_to_gpu(struct braid_lane *lane, struct braid_comm *c);
 /* Memory of a GPU could not be copied; `copy` NULL: no host memory to copy through. */
 void braid_comm_no_gpu(struct braid_comm *c, const struct braid_gpucopy *copy);
 

@@ -231,24 +231,6 @@ static int rx_begin(struct braid_lane *lane, struct braid_comm *c)
 	}
 }
 
-/* Copy a payload from lane->rx_stage into the GPU: 0; -EAGAIN: not complete; else it has failed. */
-static BRAID_APART int to_gpu(struct braid_lane *lane, struct braid_comm *c)
-{
-	int err;
-
-	if (!lane->rx_copy.mr)
-		braid_gpucopy_begin(&lane->rx_copy, braid_link_copies(lane->link), lane->rx_mr,
-				    lane->rx_gpu, lane->rx_stage, lane->rx_hdr.len, true);
-	err = braid_gpucopy_move(&lane->rx_copy);
-	if (err == -EAGAIN)
-		return err;
-	if (err)
-		braid_comm_no_gpu(c, &lane->rx_copy);
-	free(lane->rx_stage);
-	lane->rx_stage = NULL;
-	return err;
-}
-
 /* A chunk of a put is here; what a NIC wrote into a GPU, the GPU may not see yet. */
 static int chunk_is_here(const struct braid_lane *lane, struct braid_rma_channel *ch)
 {
@@ -276,7 +258,7 @@ static int rx_end(struct braid_lane *lane, struct braid_comm *c)
 		return braid_rma_window_came(lane, c);
 	if (h->type == BRAID_F_EAGER)
 		return ch->err ? ch->err : braid_rma_apply(ch, ch->scratch, h->len);
-	err = lane->rx_stage ? to_gpu(lane, c) : 0;
+	err = lane->rx_stage ? braid_comm_rx_to_gpu(lane, c) : 0;
 	if (err)
 		return err == -EAGAIN ? err : 0;
 	if (!c->sender)

@@ -116,7 +116,7 @@ void braid_tx_add(struct braid_lane *lane, struct braid_hdr *h, const void *copy
 /* Queue a chunk of a message, at `data`; after the `last` nothing of it is left to cut. */
 void braid_tx_add_chunk(struct braid_lane *lane, struct braid_hdr *h, const char *data,
 			struct braid_xfer *x, bool last);
-/* As braid_tx_add(); the caller writes the h->len bytes of payload to the place returned, at once. */
+/* As braid_tx_add(); the caller writes the h->len bytes of payload to the place returned. */
 char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct braid_xfer *owner);
 
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */

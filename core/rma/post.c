@@ -207,8 +207,8 @@ static void post_queued(struct braid_rma_channel *ch)
 		return;
 	braid_list_for_safe(op, tmp, &ch->queue, x.node) {
 		braid_list_del(&op->x.node);
-		if (!post_now(ch, op)) {
-			braid_list_add_tail(ch->queue.next, &op->x.node);	/* stays the first */
+		if (!post_now(ch, op)) {	/* it stays the first */
+			braid_list_add_tail(ch->queue.next, &op->x.node);
 			return;
 		}
 	}

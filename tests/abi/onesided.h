@@ -45,7 +45,7 @@ void ranks_run_each(struct abi *t, unsigned n, void (*body)(struct rank *r));
 
 /* Wait for all ranks, which do the same; the groups go on meanwhile. */
 void together(struct rank *r);
-/* Wait for all, calling nothing: once one has closed its groups, the others would be told. */
+/* Wait for all ranks without a call: a call would report groups that another rank has closed. */
 void quietly_together(struct rank *r);
 void rank_kill(struct rank *r, unsigned rank);	/* SIGKILL: together() no longer waits for it */
 atomic_ullong *note(unsigned i);		/* a number that all ranks share */

@@ -566,7 +566,7 @@ static void threads(struct abi *t)
 	ranks_run(t, 2, three_threads);
 }
 
-/* -- what NCCL is told -------------------------------------------------------------------- */
+/* -- properties --------------------------------------------------------------------------- */
 
 static void properties(struct rank *r)
 {
@@ -599,7 +599,7 @@ static void properties(struct rank *r)
 	net_unload(net);
 }
 
-static void told(struct abi *t)
+static void each_properties(struct abi *t)
 {
 	ranks_run_each(t, 2, properties);
 }
@@ -644,7 +644,7 @@ static const struct abi_case cases[] = {
 	CASE("a put waits for a window that its target registers later", late, ONCE),
 	CASE("sixteen ranks put to all others, with a signal each", sixteen, ONCE),
 	CASE("windows are registered while two threads put", threads, ONCE),
-	CASE("devices are those of the net plugin, and proxied", told, ONCE),
+	CASE("devices are those of the net plugin, and proxied", each_properties, ONCE),
 	CASE("BRAID_RMA=off leaves NCCL without devices", off, ONCE),
 };
 

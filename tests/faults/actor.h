@@ -67,7 +67,7 @@ struct way {
 
 extern const struct way way_messages, way_puts;
 
-/* Says what is broken: the first time only, for the run's verdict. */
+/* Print what is broken, for the run's verdict; only the first call prints. */
 void broken(struct actor *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void give_up(struct actor *a);
 

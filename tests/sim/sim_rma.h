@@ -13,7 +13,7 @@ enum {
 	FIELDS = 32,			/* signals of a word */
 	GAP_MAX = 32,			/* bytes between two places in a window */
 	UNTOUCHED = 0xee, GONE = 0x55, JUDGED = 0xdd, CLOSED = 0xcc,
-	ALONE_MS = 1000,		/* before a rank leaves that may still be told of an end */
+	ALONE_MS = 1000,		/* a rank stays that long: it may yet learn that a peer ended */
 };
 
 struct spot {				/* a place in a window */

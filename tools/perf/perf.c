@@ -242,7 +242,7 @@ struct words {				/* options as given */
 	bool once, until_eof;
 };
 
-/* Which fabric --one-sided names.  What it puts lands where the sender has it: no --check. */
+/* The fabric that --one-sided names.  A put lands at the offset it came from: no --check. */
 static int one_sided_find(const char *prog, struct perf_options *o, const char *word)
 {
 	enum fabric_kind kind = FABRIC_PUT;

@@ -54,7 +54,7 @@ struct perf_report {
 /* NULL: it was not measured. */
 const struct perf_row *perf_row_find(const struct perf_report *rep, enum fabric_kind kind,
 				     uint64_t size, int round);
-/* What is measured, and what it is compared with; `base` FABRIC_KINDS: with nothing. */
+/* The fabric to measure, and the one to compare with; FABRIC_KINDS: compare with none. */
 enum fabric_kind perf_first(const struct perf_options *o);
 enum fabric_kind perf_base(const struct perf_options *o);
 

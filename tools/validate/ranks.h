@@ -53,7 +53,7 @@ void rank_saw(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Wait for all ranks, which do the same; the groups go on meanwhile. */
 void together(struct rank *r);
-/* The same without a call: once one has closed its groups, the others may be told. */
+/* The same without a call: a call may report groups that another rank has closed. */
 void quietly_together(struct rank *r);
 void rank_kill(struct rank *r, unsigned rank);	/* together() no longer waits for it */
 void rank_stop(struct rank *r, unsigned rank, bool stop);	/* all its threads, or go on */

@@ -250,7 +250,7 @@ const struct vcheck validate_rma_fault[] = {
 	  "NCCL has both in one process: report it", beside, V_HERE | V_SOAK, 0 },
 	{ "rma-kill-put", "A put to a rank that is killed is an error, soon", SILENT, killed,
 	  V_HERE | V_FAULT, 0 },
-	{ "rma-kill-wait", "Who waits for a rank that is killed is told, soon", SILENT, waiter,
+	{ "rma-kill-wait", "A rank that waits for a killed one gets an error soon", SILENT, waiter,
 	  V_HERE | V_FAULT, 0 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },
 };

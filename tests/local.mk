@@ -581,9 +581,11 @@ tests_validate_broken_rma_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -sha
 tests_validate_broken_rma_la_LIBADD = -ldl
 
 # The simulator: the product as a module, and what it takes from libc taken from the simulator.
+# Within an LTO unit --wrap does nothing, and of a module's flags libtool drops a bare -fno-lto.
 check_LTLIBRARIES += tests/sim/node.la
 tests_sim_node_la_SOURCES = tests/sim/node.c tests/sim/node.h
-tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere \
+tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) $(NO_LTO:%=-XCClinker %) \
+	-module -avoid-version -shared -rpath /nowhere \
 	-Wl,--exclude-libs,ALL \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free \
 	-Wl,--wrap=sched_yield,--wrap=pthread_mutex_lock,--wrap=pthread_detach \

@@ -260,8 +260,8 @@ static void worker_about(struct perf_worker *w, int rank, struct perf_ctl *m)
 {
 	m->text[PERF_HOST - 1] = 0;
 	text_clean(m->text + PERF_HOST, PERF_HOST, "");
-	snprintf(w->host, sizeof(w->host), "%s", m->text);
-	snprintf(w->kernel, sizeof(w->kernel), "%s", m->text + PERF_HOST);
+	snprintf(w->host, sizeof(w->host), "%.63s", m->text);
+	snprintf(w->kernel, sizeof(w->kernel), "%.63s", m->text + PERF_HOST);
 	snprintf(w->where, sizeof(w->where), "rank %d (pid %d on %.40s)", rank, (int)m->idx,
 		 w->host);
 }

@@ -12,7 +12,7 @@
  *   - Nothing waits.  A driver call that may sleep is a job for the threads of core/mem/later.h.
  *     Only reg() and dereg() may sleep: their callers hold no lock.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - None may be NULL, except `post`, `lands` and `keeps_key`, and `gpu` as a whole.
+ *   - None may be NULL, except `post`, `read`, `lands` and `keeps_key`, and `gpu` as a whole.
  *
  * Locks: poll() is called with the lane's `io` lock held, so one thread at a time reads a lane.
  * push() and post() are called with the link's lock held, which also guards the queue of frames
@@ -30,10 +30,12 @@
 #include <sys/socket.h>
 
 #include "core/base/transports.h"
+#include "core/gpu.h"
 #include "core/proto/hello.h"
 
 struct braid_dev;
 struct braid_lane;
+struct braid_read;
 
 /* Bytes that one push() or poll() moves at most: a message of 1 MiB and its headers fit. */
 enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = (1 << 20) + 4096 };
@@ -50,58 +52,11 @@ struct braid_mem {			/* a buffer of the user's */
 	size_t size;
 	bool gpu;			/* GPU memory, which the CPU never touches */
 	bool send_only;			/* of a send comm: the peer's NIC must not write there */
+	bool readable;			/* a window: peers' NICs may also read it */
 	int gpu_index;			/* the driver's number of the GPU; -1: not known */
 	uint64_t gpu_id;		/* of the allocation, as in gdr/cuda.h; 0: not known */
 	int fd;				/* its DMA-BUF, where it begins at `offset`; -1: none */
 	uint64_t offset;
-};
-
-enum {				/* what a NIC can do with GPU memory */
-	BRAID_GPU_REG = 1,	/* reg() accepts it */
-	BRAID_GPU_DMABUF = 2,	/* reg() accepts it as a DMA-BUF */
-	BRAID_GPU_DIRECT = 4,	/* data and completions take different paths: always flush */
-};
-
-struct braid_gpu_flush {		/* one flush; the transport owns all but `insist` */
-	bool insist;			/* false: return -EHOSTDOWN if a recent flush failed */
-	uint64_t id;
-	unsigned tries;
-	int err;
-};
-
-struct braid_gpu_copy {			/* one copy from or to GPU memory */
-	char *at, *own;			/* next byte to copy: its GPU address; its host address */
-	size_t len;
-	bool to_gpu;
-	bool insist;			/* false: return -EHOSTDOWN if a recent copy failed */
-	size_t piece;			/* bytes in flight, set by the transport; 0: none */
-	uint64_t id;
-	unsigned tries;
-	int err;
-};
-
-/* GPU memory.  Any thread may make these calls, also with a link's lock held. */
-struct braid_gpu {
-	/*
-	 * At init, in a thread with a context of the GPU driver: returns which of BRAID_GPU_* were
-	 * seen to work on that device.  `why` gets one line on what was tried.
-	 */
-	unsigned (*probe)(struct braid_dev *dev, char *why, size_t len);
-	int (*reg)(struct braid_dev *dev, const struct braid_mem *mem, struct braid_key *ret);
-	/*
-	 * Copy registered GPU memory.  The copy sees what the NIC wrote there before.  0: done;
-	 * -EAGAIN: call again with the same `c`; else it failed, and nothing is in flight.
-	 */
-	int (*copy)(struct braid_dev *dev, const struct braid_key *key, struct braid_gpu_copy *c);
-	/* Abandon a copy: on return nothing of it is in flight. */
-	void (*copy_end)(struct braid_dev *dev, struct braid_gpu_copy *c);
-	/*
-	 * Make the NIC's earlier writes to that memory visible to the GPU.  0: they are; -EAGAIN:
-	 * call again with the same `f`; else it failed.  The caller zeroes *f before the first call
-	 * and may drop it at any time.
-	 */
-	int (*flush)(struct braid_dev *dev, const struct braid_key *key, char *at,
-		     struct braid_gpu_flush *f);
 };
 
 struct braid_health {			/* how the carrier of a lane is doing */
@@ -217,6 +172,11 @@ struct braid_transport {
 	 * 0: it was sent; else the frame is sent like any other.  NULL: not supported.
 	 */
 	int (*post)(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
+	/*
+	 * Have the NIC read the peer's memory, and call braid_read_over() when that is done, in the
+	 * order of these calls.  0, or -EAGAIN: not now.  Only after braid_reads_offer().
+	 */
+	int (*read)(struct braid_lane *lane, const struct braid_read *r);
 	/*
 	 * Read what has arrived, at most BRAID_CALL_BUDGET bytes.  Returns how many frames or
 	 * pieces were read, 0 if nothing had arrived, or a negative errno: the lane is dead.

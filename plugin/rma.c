@@ -13,6 +13,7 @@
 
 #include "core/base/log.h"
 #include "core/base/param.h"
+#include "core/link/reads.h"
 #include "core/proto/frame.h"
 #include "core/setup/coll.h"
 #include "plugin/device.h"
@@ -61,8 +62,10 @@ ncclResult_t braid_rma_devices(int *ret_ndev)
 	if (braid_net_forked())
 		return ncclSuccess;
 	why = declined();
-	if (!why)
+	if (!why) {
 		*ret_ndev = (int)braid_devices_plain();
+		braid_reads_allow();
+	}
 	pthread_mutex_lock(&braid_net_lock);
 	if (why && !logged)
 		braid_info("one-sided operations (RMA) are not offered to NCCL: %s", why);
@@ -203,7 +206,7 @@ static ncclResult_t reg(struct braid_coll *coll, struct braid_mem *mem, int type
 ncclResult_t braid_rma_reg(void *coll, void *data, size_t size, int type, uint64_t flags,
 			   void **ret_mh)
 {
-	struct braid_mem mem = { .data = data, .size = size, .fd = -1 };
+	struct braid_mem mem = { .data = data, .size = size, .readable = true, .fd = -1 };
 
 	if (braid_net_forked())
 		return ncclSystemError;
@@ -214,7 +217,9 @@ ncclResult_t braid_rma_reg(void *coll, void *data, size_t size, int type, uint64
 ncclResult_t braid_rma_reg_dmabuf(void *coll, void *data, size_t size, int type, uint64_t offset,
 				  int fd, uint64_t flags, void **ret_mh)
 {
-	struct braid_mem mem = { .data = data, .size = size, .fd = fd, .offset = offset };
+	struct braid_mem mem = {
+		.data = data, .size = size, .readable = true, .fd = fd, .offset = offset,
+	};
 
 	if (braid_net_forked())
 		return ncclSystemError;

@@ -62,6 +62,7 @@ unit_tests = \
 	tests/unit/test_link \
 	tests/unit/test_link_control \
 	tests/unit/test_link_offer \
+	tests/unit/test_link_reads \
 	tests/unit/test_link_recover \
 	tests/unit/test_links \
 	tests/unit/test_listen \
@@ -95,6 +96,7 @@ unit_tests = \
 	tests/unit/test_rma_abi \
 	tests/unit/test_rma_apply \
 	tests/unit/test_rma_channel \
+	tests/unit/test_rma_get \
 	tests/unit/test_rma_land \
 	tests/unit/test_rma_order \
 	tests/unit/test_rma_post \

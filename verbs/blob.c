@@ -10,7 +10,7 @@
 
 enum {
 	AT_FABRIC = 0, AT_MTU = 1, AT_IMM = 2, AT_NGIDS = 3, AT_LID = 4, AT_SLOTS = 6,
-	AT_CM_PORT = 8, AT_GRH = 10,
+	AT_CM_PORT = 8, AT_GRH = 10, AT_READS = 11,
 	AT_QPN = 12, AT_PSN = 16, AT_ACK_KEY = 20, AT_ACK = 24, AT_NONCE = 32, AT_GIDS = 40,
 	GID_STEP = 17, AT_ECE_VENDOR = 76, AT_ECE = 80,
 };
@@ -46,6 +46,7 @@ void braid_qp_blob_pack(const struct braid_qp_blob *b, uint8_t *to)
 	put(to + AT_ACK, b->ack, 8);
 	put(to + AT_NONCE, b->nonce, 8);
 	to[AT_GRH] = b->grh;
+	to[AT_READS] = b->nreads;
 	put(to + AT_ECE_VENDOR, b->ece_vendor, 4);
 	put(to + AT_ECE, b->ece_options, 4);
 	for (unsigned i = 0; i < b->ngids; i++) {
@@ -63,7 +64,7 @@ int braid_qp_blob_unpack(const uint8_t *from, struct braid_qp_blob *ret)
 		.cm_port = (uint16_t)get(from + AT_CM_PORT, 2),
 		.qpn = (uint32_t)get(from + AT_QPN, 4), .psn = (uint32_t)get(from + AT_PSN, 4),
 		.ack_key = (uint32_t)get(from + AT_ACK_KEY, 4), .ack = get(from + AT_ACK, 8),
-		.nonce = get(from + AT_NONCE, 8), .grh = from[AT_GRH] & 1,
+		.nonce = get(from + AT_NONCE, 8), .grh = from[AT_GRH] & 1, .nreads = from[AT_READS],
 		.ece_vendor = (uint32_t)get(from + AT_ECE_VENDOR, 4),
 		.ece_options = (uint32_t)get(from + AT_ECE, 4),
 	};

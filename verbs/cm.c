@@ -175,6 +175,7 @@ static int send_connect(struct braid_qp *w)
 {
 	struct rdma_conn_param param = {
 		.private_data = &w->nonce, .private_data_len = sizeof(w->nonce),
+		.responder_resources = w->reads_in, .initiator_depth = w->reads_out,
 		.retry_count = 7, .rnr_retry_count = 7,
 	};
 	int err = make_qp(w);
@@ -187,7 +188,10 @@ static int send_connect(struct braid_qp *w)
 
 static int send_accept(struct braid_qp *w)
 {
-	struct rdma_conn_param param = { .rnr_retry_count = 7 };
+	struct rdma_conn_param param = {
+		.responder_resources = w->reads_in, .initiator_depth = w->reads_out,
+		.rnr_retry_count = 7,
+	};
 	int err = make_qp(w);
 
 	if (!err && braid_rdma.accept(w->id, &param))

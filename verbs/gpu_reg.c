@@ -19,7 +19,7 @@ const char *const braid_gpu_method_name[BRAID_GPU_METHODS] = {
 	"direct-pcie", "direct", "pcie", "dmabuf", "peermem",
 };
 
-/* Remote reads are for the loop: lanes' queue pairs do not allow them. */
+/* Remote reads are for the loop.  Queue pairs of lanes allow them if gets may come. */
 static unsigned gpu_access(const struct braid_mem *mem)
 {
 	return IBV_ACCESS_REMOTE_READ |

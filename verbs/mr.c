@@ -64,7 +64,8 @@ int braid_ibport_reg(struct braid_dev *dev, const struct braid_mem *mem, struct 
 {
 	struct braid_ibport *p = braid_ibport_of(dev);
 	const unsigned access = mem->send_only ? 0 :
-						 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+						 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+						 (mem->readable ? IBV_ACCESS_REMOTE_READ : 0);
 	struct ibv_mr *mr = braid_ibport_reg_user(p, mem->data, mem->size, access);
 	bool sealed = mem->send_only;
 	int err;

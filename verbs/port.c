@@ -292,6 +292,14 @@ static struct braid_ibport *port_open(struct ibv_context *ctx, uint8_t num,
 	return NULL;
 }
 
+/* Reads that a queue pair has at once.  None if no peer gets a key. */
+static uint8_t most_reads(int most)
+{
+	if (most <= 0 || braid_param.rdma_strict)
+		return 0;
+	return most < BRAID_READS_MAX ? (uint8_t)most : BRAID_READS_MAX;
+}
+
 static void port_use(struct braid_ibport *p, struct braid_dev *dev,
 		     const struct ibv_device_attr *attr, struct notes *notes)
 {
@@ -299,6 +307,8 @@ static void port_use(struct braid_ibport *p, struct braid_dev *dev,
 
 	p->srq_max = braid_ibv.create_srq && braid_ibv.destroy_srq && attr->max_srq > 0 ?
 			     (unsigned)attr->max_srq_wr : 0;
+	p->reads_in = most_reads(attr->max_qp_rd_atom);
+	p->reads_out = most_reads(attr->max_qp_init_rd_atom);
 	set_mr_max(dev, p, attr->max_mr);
 	p->imm = p->fabric != BRAID_FABRIC_IWARP &&
 		 braid_qp_proves_imm(p, dev, why, sizeof(why));

@@ -37,6 +37,7 @@ struct braid_ibport {
 	uint16_t pkey_index;
 	unsigned sq_max;		/* entries of a lane's send queue */
 	uint32_t max_msg;		/* bytes of the largest message */
+	uint8_t reads_in, reads_out;	/* of a queue pair at once: answered, begun; 0: none */
 	int speed_mbps;
 	bool siw;			/* soft-iWARP: braid_sigpipe_block(), SIW_PAGED */
 	atomic_bool pipe_ignored;	/* the process ignores SIGPIPE: braid_sigpipe_check() */

@@ -65,6 +65,8 @@ struct braid_qp {
 	_Atomic(const char *) failed;	/* name of the call that failed during set-up */
 	uint32_t psn;
 	uint32_t imm_max;		/* bytes of the largest message with immediate data */
+	uint8_t reads_out;		/* of the peer's memory, at once; 0: none */
+	uint8_t reads_in;		/* of ours, by the peer; 0: none */
 	int gid;			/* index of our GID, or BRAID_GID_NONE */
 	uint16_t dlid;			/* InfiniBand: where its packets go ... */
 	unsigned peer_gid;		/* ... and for which of the peer's GIDs */
@@ -111,6 +113,8 @@ struct braid_qp {
 	uint32_t sq_posted, sq_signal;	/* work requests ever posted; the last signalled one */
 	_Atomic uint32_t sq_done;	/* of them, known to be completed */
 	unsigned sq_max, inline_max;
+	uint32_t read_wr[BRAID_READS_MAX];	/* the work requests that read ... */
+	uint32_t reads_begun, reads_over;	/* ... ever */
 	uint32_t wr_head, wr_tail;	/* the peer's slots: ever used, known to be posted again */
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees a slot */
 	unsigned wr_max;

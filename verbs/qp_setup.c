@@ -24,6 +24,7 @@ static void apply_peer_blob(struct braid_qp *w, const struct braid_qp_blob *peer
 {
 	if (!peer->imm)
 		w->imm_max = 0;
+	w->reads_out = peer->nreads < w->port->reads_out ? peer->nreads : w->port->reads_out;
 	w->wr_max = peer->slots < BRAID_SLOTS_RX ? peer->slots : BRAID_SLOTS_RX;
 	w->peer_ack = peer->ack;
 	w->peer_ack_key = peer->ack_key;
@@ -58,7 +59,8 @@ static int setup(struct braid_qp *w, const struct braid_qp_blob *peer,
 	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
 		err = braid_cm_accept(w);
 	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
-		err = braid_qp_to_init(w, IBV_ACCESS_REMOTE_WRITE);
+		err = braid_qp_to_init(w, IBV_ACCESS_REMOTE_WRITE |
+					  (w->reads_in ? IBV_ACCESS_REMOTE_READ : 0));
 	if (!err && w->qp)
 		err = braid_qp_post_all(w);
 	if (!err && peer && w->qp) {
@@ -142,6 +144,7 @@ static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 	if (!w)
 		return err ? err : -ENOMEM;
 	w->setup = *s;
+	w->reads_in = braid_reads_allowed() ? p->reads_in : 0;
 	memcpy(&w->to, s->to, s->to->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
 							     sizeof(struct sockaddr_in6));
 	w->peer = peer;
@@ -174,6 +177,7 @@ static void pack_own_blob(struct braid_qp *w, uint8_t *ret)
 	b->fabric = (uint8_t)p->fabric;
 	b->mtu = (uint8_t)atomic_load(&p->mtu);
 	b->imm = p->imm;
+	b->nreads = w->reads_in;
 	b->lid = atomic_load(&p->lid);
 	b->grh = p->grh;
 	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;

@@ -82,14 +82,15 @@ int braid_qp_to_ready(struct braid_qp *w, const struct braid_qp_blob *peer, int 
 	struct ibv_qp_attr r = {
 		.qp_state = IBV_QPS_RTR, .ah_attr = address(w, peer, traffic_class),
 		.path_mtu = (enum ibv_mtu)(peer->mtu < mtu ? peer->mtu : mtu),
-		.dest_qp_num = peer->qpn, .rq_psn = peer->psn, .max_dest_rd_atomic = 1,
+		.dest_qp_num = peer->qpn, .rq_psn = peer->psn,
+		.max_dest_rd_atomic = w->reads_in ? w->reads_in : 1,
 		.min_rnr_timer = RNR_TIMER,
 	};
 	struct ibv_qp_attr s = {
 		.qp_state = IBV_QPS_RTS, .timeout = (uint8_t)braid_param.ib_timeout,
 		.retry_cnt = braid_qp_retries(),
 		.rnr_retry = RNR_FOREVER,
-		.sq_psn = w->psn, .max_rd_atomic = 1,
+		.sq_psn = w->psn, .max_rd_atomic = w->reads_out ? w->reads_out : 1,
 	};
 	int err;
 

@@ -372,6 +372,25 @@ static int add_next(struct braid_lane *lane, struct braid_qp *w)
 	return 0;
 }
 
+int braid_verbs_read(struct braid_lane *lane, const struct braid_read *r)
+{
+	struct braid_qp *w = braid_qp_of(lane);
+	struct ibv_send_wr *wr;
+
+	braid_assert_locked(&lane->link->lock);
+	if (w->over || !may_send(w) || !sq_room(w, 3))
+		return -EAGAIN;
+	wr = chain_add(w, IBV_WR_RDMA_READ, r->to, r->len, r->local);
+	wr->send_flags &= ~(unsigned)IBV_SEND_INLINE;
+	wr->wr.rdma.remote_addr = r->from;
+	wr->wr.rdma.rkey = r->remote;
+	signal_it(w, wr);
+	w->read_wr[w->reads_begun++ % BRAID_READS_MAX] = w->sq_posted;
+	if (braid_verbs_chain_post(w))		/* the next poll reports it, like any fault */
+		atomic_store(&w->broken, true);
+	return 0;
+}
+
 /* A shortcut: sends a single message as add_send() would. */
 BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload,
 			       uint32_t len)

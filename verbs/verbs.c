@@ -64,6 +64,7 @@ static int verbs_open(struct braid_lane *lane)
 	lane->local = false;
 	lane->flight_max = FLIGHT;
 	lane->ack_frames = w->wr_max / 2;
+	braid_reads_offer(lane, w->m->pd == w->port->pd ? w->reads_out : 0, w->port->max_msg);
 	braid_verbs_tx_init(w);
 	lane->event_fd = w->channel->fd;
 	w->may_send = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
@@ -196,6 +197,7 @@ const struct braid_transport braid_verbs = {
 	.arm = verbs_arm,
 	.push = braid_verbs_push,
 	.post = braid_verbs_post,
+	.read = braid_verbs_read,
 	.poll = braid_verbs_poll,
 	.health = verbs_health,
 	.describe = verbs_describe,

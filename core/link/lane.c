@@ -69,6 +69,7 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->rx_broken = NULL;
 	lane->rx_large = lane->rx_checks = false;
 	lane->gpu = false;
+	lane->reads.max = 0;
 	lane->loss.stopping = lane->loss.writes_due = lane->loss.writes_sent = false;
 	lane->keys = c->keys;
 	err = c->tr->lane_open(lane);

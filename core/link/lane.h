@@ -23,6 +23,7 @@
 
 struct braid_conn;
 struct braid_link;
+struct braid_xfer;
 
 struct braid_lane_keys {		/* of a lane that is encrypted; wiped after lane_open() */
 	uint8_t cipher;			/* enum braid_cipher */
@@ -68,6 +69,22 @@ struct braid_lane_recover {
 	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
 
+enum { BRAID_READS_MAX = 16 };		/* of one lane, in progress at once */
+
+struct braid_lane_one_read {
+	struct braid_xfer *x;		/* NULL: nothing waits for it any more */
+	uint32_t len;
+};
+
+/* What its NIC reads from the peer's memory: core/link/reads.h. */
+struct braid_lane_reads {
+	unsigned max;			/* at once, of the present carrier; 0: it can't read */
+	uint32_t len_max;		/* bytes of the largest */
+	uint32_t begun, over;		/* ever; they end in order */
+	uint64_t bytes;			/* of those in progress */
+	struct braid_lane_one_read of[BRAID_READS_MAX];
+};
+
 struct braid_lane {
 	struct braid_link *link;
 	const struct braid_transport *tr;	/* of the present carrier; it may change */
@@ -92,6 +109,7 @@ struct braid_lane {
 	unsigned idle_polls;		/* in a row, that found nothing; `io` guards it */
 	atomic_bool blocked;		/* the carrier took no more at the last push */
 
+	struct braid_lane_reads reads;
 	struct braid_txq tx;
 	_Atomic uint64_t tx_bytes;	/* ever handed to the carrier; under the link's lock */
 

@@ -159,6 +159,21 @@ static inline bool braid_lane_is_alone(const struct braid_lane *lane)
 	return atomic_load_explicit(&lane->link->thread.alone, memory_order_relaxed);
 }
 
+/* --- not to move frames: bytes that the NIC reads ------------------------------------------ */
+
+struct braid_read {			/* for read() of struct braid_transport */
+	char *to;			/* registered memory of the user's, and its key */
+	uint32_t local;
+	uint32_t remote;		/* key and address of the peer's */
+	uint64_t from;
+	uint32_t len;
+};
+bool braid_reads_allowed(void);		/* may a peer's NIC read, too?  core/link/reads.h */
+/* From lane_open(): the carrier reads, `most` at once (BRAID_READS_MAX), of `len` bytes each. */
+void braid_reads_offer(struct braid_lane *lane, unsigned most, uint32_t len);
+/* The oldest read has ended: its bytes are in place. */
+void braid_read_over(struct braid_lane *lane);
+
 /* --- not to move frames: after a failure, and for health() --------------------------------- */
 
 /*

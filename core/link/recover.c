@@ -7,6 +7,7 @@
  */
 #include "core/link/control.h"
 #include "core/link/link_int.h"
+#include "core/link/reads.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -318,6 +319,7 @@ static void lane_close(struct braid_lane *lane)
 
 	lane->tr->lane_close(lane);
 	lane->loss.stopping = false;
+	braid_lane_reads_lost(lane);
 	/* DOWN frames about other lanes may have been lost with this one: send them again. */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *k = link->lane[i];

@@ -21,6 +21,8 @@ struct braid_xfer_ops {		/* calls up to the message layer, with the link's lock 
 	bool (*cut)(struct braid_lane *lane, struct braid_xfer *x);
 	/* GPU memory can't be read: `copy` failed; NULL: no host memory for a copy. */
 	void (*no_gpu)(struct braid_xfer *x, const struct braid_gpucopy *copy);
+	/* Only if it reads (core/link/reads.h): `len` bytes are here; not `read`: they are lost. */
+	void (*read_over)(struct braid_xfer *x, uint32_t len, bool read);
 };
 
 /* Part of struct braid_send (core/msg/comm.h). */

@@ -24,7 +24,7 @@ struct braid_mrc {
 	uint32_t prio;
 	unsigned refs;
 	uint64_t id;			/* of a GPU allocation; 0: host memory, or not shared */
-	bool gpu, send_only;
+	bool gpu, send_only, readable;
 	struct braid_dev *dev;
 	const struct braid_transport *tr;
 	struct braid_key key;
@@ -98,7 +98,7 @@ static struct braid_mrc *tree_remove(struct braid_mrc *root, const struct braid_
 
 /*
  * A registration of the same memory that covers [beg, end), or NULL.  A receive's must be one that
- * the peer's NIC may write.
+ * the peer's NIC may write; a window's, one that it may read as well.
  */
 static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end,
 			      const struct braid_mem *mem, uint64_t id)
@@ -111,8 +111,8 @@ static struct braid_mrc *find(struct braid_mrc *root, uint64_t beg, uint64_t end
 	if (n || root->beg > beg)
 		return n;
 	return root->end >= end && root->gpu == mem->gpu && root->id == id &&
-	       (!root->send_only || mem->send_only) ? root :
-						      find(root->kid[1], beg, end, mem, id);
+	       (!root->send_only || mem->send_only) && (root->readable || !mem->readable) ?
+		       root : find(root->kid[1], beg, end, mem, id);
 }
 
 /* Log which limit refused a registration, and what raises that limit. */
@@ -240,7 +240,7 @@ static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport
 	*made = (struct braid_mrc){
 		.beg = (uint64_t)(uintptr_t)mem->data, .prio = prio, .refs = 1,
 		.id = mem->gpu ? mem->gpu_id : 0, .gpu = mem->gpu, .send_only = mem->send_only,
-		.dev = dev, .tr = tr,
+		.readable = mem->readable, .dev = dev, .tr = tr,
 	};
 	made->end = made->reach = made->beg + mem->size;
 	*ret_err = reg(made, mem);

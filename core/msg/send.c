@@ -92,7 +92,7 @@ static bool send_cut(struct braid_lane *lane, struct braid_xfer *x)
 	return true;
 }
 
-static const struct braid_xfer_ops send_ops = { send_cut, braid_send_no_gpu };
+static const struct braid_xfer_ops send_ops = { .cut = send_cut, .no_gpu = braid_send_no_gpu };
 
 static void send_whole(struct braid_comm *c, struct braid_send *s, const struct braid_credit *cr)
 {

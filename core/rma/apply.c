@@ -49,7 +49,7 @@ static void no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
 	braid_comm_no_gpu(braid_container(x, struct reply, x)->ch->comm, copy);
 }
 
-static const struct braid_xfer_ops reply_ops = { cut, no_gpu };
+static const struct braid_xfer_ops reply_ops = { .cut = cut, .no_gpu = no_gpu };
 
 void braid_rma_replies_free(struct braid_rma_channel *ch, bool all)
 {
@@ -109,6 +109,7 @@ static int answer(struct braid_rma_channel *ch, const struct braid_rma_hdr *h,
 {
 	struct reply *r;
 
+	braid_rma_keys_due(ch);
 	braid_rma_replies_free(ch, false);
 	r = calloc(1, sizeof(*r));
 	if (!r)

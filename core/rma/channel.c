@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/link/reads.h"
 #include "core/link/recover.h"
 
 void braid_rma_start(struct braid_rma *rma, struct braid_dev *dev)
@@ -80,6 +81,11 @@ int braid_rma_error(struct braid_comm *c)
 	return err;
 }
 
+static bool is_reading(const struct braid_lane *lane, const struct braid_comm *c)
+{
+	return braid_lane_is_reading(lane, c->id);
+}
+
 static void forget(struct braid_comm *c)
 {
 	struct braid_rma_channel *ch = c->channel;
@@ -89,6 +95,8 @@ static void forget(struct braid_comm *c)
 	if (ch->placed)
 		braid_link_revoke(c->link, NULL, c);
 	ch->placed = 0;
+	braid_link_revoke(c->link, is_reading, c);
+	braid_link_forget_reads(c->link, c->id);
 	braid_list_for(op, &ch->ops, node)
 		braid_list_del(&op->x.node);
 	braid_rma_replies_free(ch, true);
@@ -240,6 +248,8 @@ static int chunk_is_here(const struct braid_lane *lane, struct braid_rma_channel
 	if (w)
 		atomic_fetch_sub_explicit(&w->due, h->len, memory_order_relaxed);
 	braid_rma_chunk_came(ch, h->len);
+	if (!(h->flags & BRAID_FLAG_PLACED))
+		braid_rma_keys_due(ch);
 	if (w && w->mr->gpu && (lane->gpu || h->flags & BRAID_FLAG_PLACED))
 		return braid_rma_land_written(ch, w, h);
 	return braid_rma_landed(ch, (uint8_t)h->n, h->seq, h->len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * post.c - operations that this rank posts, from iput() to the lanes, and the bytes of gets.
+ * post.c - operations that this rank posts, from iput() to the lanes.
  *
  * An operation leaves as one frame, with the bytes of a small put in it.  Those of a large one
  * follow in chunks.  It waits in the channel's queue, in order, while its target has not registered
@@ -163,7 +163,7 @@ static void no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
 	braid_comm_no_gpu(braid_container(x, struct braid_rma_op, x)->ch->comm, copy);
 }
 
-static const struct braid_xfer_ops ops = { cut, no_gpu };
+static const struct braid_xfer_ops ops = { .cut = cut, .no_gpu = no_gpu };
 
 /* Send the operation; false: it has to wait. */
 static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
@@ -181,9 +181,11 @@ static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 		return false;
 	whole = !(op->h.what & (BRAID_RMA_BULK | BRAID_RMA_GET));
 	op->epoch = ch->epoch[op->h.context];
+	op->sent = true;
+	if (op->h.what & BRAID_RMA_GET && braid_rma_get_by_nic(ch, op, to))
+		return true;
 	if (op->h.what & BRAID_RMA_GET)
 		op->h.id = ch->next_get++;
-	op->sent = true;
 	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0, whole ? &op->x : NULL);
 	if (op->h.what & BRAID_RMA_ORDERED) {
 		ch->epoch[op->h.context]++;
@@ -307,13 +309,37 @@ void braid_rma_retry(struct braid_rma_channel *ch)
 
 /* --- the target's windows ------------------------------------------------------------------ */
 
+static struct braid_place place_of(const struct braid_lane *lane)
+{
+	const struct braid_hdr *h = &lane->rx_hdr;
+	struct braid_place p = {
+		.addr = h->offset, .rkey_epoch = h->seq, .nkeys = h->len / 4,
+	};
+
+	braid_keys_unpack(lane->rx_ctl, p.nkeys, p.key);
+	return p;
+}
+
+/* The keys of an open window were revoked with others; these are valid again. */
+static int keys_came(const struct braid_lane *lane, const struct braid_rma_channel *ch)
+{
+	struct braid_rma_remote *r = find(ch, lane->rx_hdr.rseq);
+
+	if (!r || r->size != lane->rx_hdr.size)
+		return -EBADMSG;
+	r->to = place_of(lane);
+	return 0;
+}
+
 int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
 {
 	struct braid_rma_channel *ch = c->channel;
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_rma_remote *r;
 
-	if (h->rseq < ch->remote_next || h->rseq == UINT32_MAX || ch->nremote == REMOTE_MAX)
+	if (h->rseq < ch->remote_next)
+		return keys_came(lane, ch);
+	if (h->rseq == UINT32_MAX || ch->nremote == REMOTE_MAX)
 		return -EBADMSG;
 	if (ch->nremote == ch->remote_room) {
 		unsigned room = ch->remote_room ? 2 * ch->remote_room : 8;
@@ -325,11 +351,7 @@ int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
 		ch->remote_room = room;
 	}
 	r = &ch->remote[ch->nremote++];
-	*r = (struct braid_rma_remote){
-		.number = h->rseq, .size = h->size,
-		.to = { .addr = h->offset, .rkey_epoch = h->seq, .nkeys = h->len / 4 },
-	};
-	braid_keys_unpack(lane->rx_ctl, r->to.nkeys, r->to.key);
+	*r = (struct braid_rma_remote){ .number = h->rseq, .size = h->size, .to = place_of(lane) };
 	ch->remote_next = h->rseq + 1;
 	post_queued(ch);
 	braid_link_stall(c->link);	/* the frames leave with the next call */
@@ -354,52 +376,4 @@ int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c)
 	post_queued(ch);
 	braid_link_stall(c->link);
 	return 0;
-}
-
-/* --- gets ---------------------------------------------------------------------------------- */
-
-/* Bytes of the get that lanes are receiving now. */
-static uint64_t arriving(const struct braid_link *link, const struct braid_rma_op *op)
-{
-	uint64_t n = 0;
-
-	for (unsigned i = 0; i < link->nlanes; i++) {
-		const struct braid_lane *lane = link->lane[i];
-
-		if (lane->rx_kind == BRAID_RX_ENTRY && lane->rx_target == op)
-			n += lane->rx_hdr.len;
-	}
-	return n;
-}
-
-int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c)
-{
-	const struct braid_rma_channel *ch = c->channel;
-	const struct braid_hdr *h = &lane->rx_hdr;
-	struct braid_rma_op *op;
-
-	braid_list_for(op, &ch->gets, x.node) {
-		if (op->h.id != h->seq)
-			continue;
-		/* More bytes than asked for could end the get while a lane still writes there. */
-		if (h->flags || h->size > op->h.size ||
-		    h->len > op->h.size - op->cut - arriving(lane->link, op))
-			return -EBADMSG;
-		lane->rx_kind = BRAID_RX_ENTRY;
-		lane->rx_target = op;
-		lane->rx_mr = op->mr->gpu ? op->mr : NULL;
-		lane->rx_dst = op->data + h->offset;
-		return lane->rx_mr && !lane->gpu ? braid_rx_stage(lane) : 0;
-	}
-	return -EBADMSG;
-}
-
-void braid_rma_got_end(struct braid_rma_channel *ch, struct braid_rma_op *op, uint32_t len)
-{
-	op->cut += len;
-	if (op->cut < op->h.size)
-		return;
-	braid_list_del(&op->x.node);
-	braid_rma_spread(ch, !braid_list_empty(&ch->gets));
-	braid_xfer_part_done(&op->x);
 }

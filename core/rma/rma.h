@@ -104,6 +104,9 @@ struct braid_rma_op {			/* an operation that was posted, as NCCL holds it */
 	struct braid_mr *mr;		/* of the local memory; NULL: a signal alone */
 	char *data;			/* there */
 	uint64_t cut;			/* bytes given to lanes as chunks; of a get: received */
+	uint64_t begun;			/* of a get: bytes that NICs read, or have read */
+	unsigned reading;		/* reads of it in progress */
+	bool by_frame;			/* a get that no NIC can read */
 	uint32_t number;		/* of its channel's operations */
 	uint64_t at_ns;			/* when posted, to within some ms: core/base/clock.h */
 	uint32_t epoch;
@@ -131,7 +134,9 @@ struct braid_rma_channel {
 	/* of the target */
 	struct braid_rma_order *order[BRAID_RMA_CONTEXTS];	/* NULL: not used yet */
 	struct braid_list replies;	/* to gets */
-	uint32_t announced;		/* windows announced so far */
+	uint32_t announced;		/* windows announced so far ... */
+	uint32_t keyed;			/* ... with keys of rkey_epoch: the first of them */
+	uint32_t rkey_epoch;
 	unsigned closed;		/* of rma->closed, announced */
 	int err;			/* of the operation that ended it: none is tried twice */
 	int64_t due;			/* bytes of chunks announced and not here */

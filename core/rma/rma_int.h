@@ -32,6 +32,12 @@ static inline void braid_rma_spread(struct braid_rma_channel *ch, bool spread)
 bool braid_rma_waits(const struct braid_comm *c, struct braid_waiting *ret);
 int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c);
 int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c);
+
+/* --- get.c ------------------------------------------------------------------------------------ */
+
+/* Have NICs read the bytes of a get; false: home can't, so ask for them by a frame. */
+bool braid_rma_get_by_nic(struct braid_rma_channel *ch, struct braid_rma_op *op,
+			  const struct braid_rma_remote *from);
 /* A chunk of a get begins, or is here. */
 int braid_rma_got_begin(struct braid_lane *lane, struct braid_comm *c);
 void braid_rma_got_end(struct braid_rma_channel *ch, struct braid_rma_op *op, uint32_t len);
@@ -39,6 +45,8 @@ void braid_rma_got_end(struct braid_rma_channel *ch, struct braid_rma_op *op, ui
 /* --- window.c --------------------------------------------------------------------------------- */
 
 bool braid_rma_announce(struct braid_comm *c);	/* false: no room for all */
+/* The peer's NIC has not placed or read bytes: give it keys again if those it has are void. */
+void braid_rma_keys_due(struct braid_rma_channel *ch);
 
 /* --- apply.c ---------------------------------------------------------------------------------- */
 

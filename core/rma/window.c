@@ -278,7 +278,7 @@ static bool send_open(struct braid_rma_channel *ch, const struct braid_rma_windo
 	}
 	if (!braid_link_ctl(c->link, &h, h.len ? keys : NULL))
 		return false;
-	ch->placed += h.len != 0;
+	ch->placed += h.len != 0 && w->number >= ch->announced;
 	return true;
 }
 
@@ -293,19 +293,25 @@ static bool send_closed(const struct braid_rma_channel *ch, uint32_t number)
 
 /*
  * With rma->lock held, so that no window is closed and freed meanwhile.  A number that is left out
- * is that of a closed window, so only the last may have to be named.
+ * is that of a closed window, so only the last may have to be named.  Keys that the link has
+ * revoked are replaced.
  */
 static bool send_all(struct braid_rma_channel *ch)
 {
 	const struct braid_rma *rma = ch->rma;
 	uint32_t n = atomic_load(&rma->nwindows);
 
-	for (; ch->announced < n; ch->announced++) {
-		const struct braid_rma_window *w = braid_rma_window(rma, ch->announced);
-		bool last = ch->announced + 1 == n;
+	if (ch->rkey_epoch != braid_link_rkey_epoch(ch->comm->link))
+		ch->keyed = 0;
+	ch->rkey_epoch = braid_link_rkey_epoch(ch->comm->link);
+	for (; ch->keyed < n; ch->keyed++) {
+		const struct braid_rma_window *w = braid_rma_window(rma, ch->keyed);
+		bool first = ch->keyed >= ch->announced;
 
-		if (w ? !send_open(ch, w) : last && !send_closed(ch, ch->announced))
+		if (w ? (first || has_keys(w)) && !send_open(ch, w) :
+			first && ch->keyed + 1 == n && !send_closed(ch, ch->keyed))
 			return false;
+		ch->announced += first;
 	}
 	for (; ch->closed < rma->nclosed; ch->closed++) {
 		if (!send_closed(ch, rma->closed[ch->closed]))
@@ -326,4 +332,12 @@ bool braid_rma_announce(struct braid_comm *c)
 	all = send_all(ch);
 	braid_unlock(&ch->rma->lock);
 	return all;
+}
+
+void braid_rma_keys_due(struct braid_rma_channel *ch)
+{
+	if (!ch->placed || ch->rkey_epoch == braid_link_rkey_epoch(ch->comm->link))
+		return;
+	braid_comm_control_due(ch->comm);
+	braid_link_urge(ch->comm->link);
 }

@@ -13,11 +13,40 @@ enum { ROUNDS = 60, FAULTS = 4 };
 
 static const char *down, *up;		/* the fault, and its end; NULL: it passes by itself */
 
-/* Flows on two contexts, while rank 0 makes faults. */
+struct getter {				/* gets of one window, one after the other */
+	struct window from, to;
+	void *req;
+	unsigned done;
+};
+
+static void getter_new(struct getter *x, struct group *g)
+{
+	*x = (struct getter){ .from = window_new(g, 300000), .to = window_new(g, 300000) };
+	fill(x->from.data, x->from.size, g->rank);
+	together(g->r);
+}
+
+/* False: one is outstanding. */
+static bool getter_step(struct getter *x, struct group *g, unsigned peer, bool more)
+{
+	if (x->req && req_done(g, x->req)) {
+		filled(x->to.data, x->to.size, peer);
+		x->req = NULL;
+		x->done++;
+	}
+	if (!x->req && more) {
+		blank(x->to.data, x->to.size);
+		x->req = get_post(g, 0, peer, &x->from, 0, x->from.size, &x->to, 0);
+	}
+	return !x->req;
+}
+
+/* Flows on two contexts, and gets, while rank 0 makes faults. */
 static void faulty(struct rank *r)
 {
 	struct group *g = group_new(r, 2);
 	unsigned peer = 1 - r->rank, made = 0;
+	struct getter gets;
 	uint64_t end = deadline_ms(80000), next = now_us() + 300000;
 	struct flow *f[2];
 	bool all = false, is_down = false;
@@ -25,9 +54,14 @@ static void faulty(struct rank *r)
 	warns_expected();		/* lesser-transport, corrupt-data */
 	f[0] = flow_new(g, 0, peer, ROUNDS * 10, 1);
 	f[1] = flow_new(g, 1, peer, ROUNDS * 10, 2);
+	getter_new(&gets, g);
 	while (!all || is_down || (r->rank == 0 && made < FAULTS)) {
+		bool more;
+
 		all = flow_step(f[0]);
 		all = flow_step(f[1]) && all;
+		more = !all || is_down || (r->rank == 0 && made < FAULTS);
+		all = getter_step(&gets, g, peer, more) && all;
 		if (r->rank == 0 && now_us() >= next && (is_down || made < FAULTS)) {
 			ctl(is_down ? up : down);
 			made += !is_down;
@@ -36,7 +70,10 @@ static void faulty(struct rank *r)
 		}
 		wait_tick(end, __FILE__, __LINE__, "all rounds");
 	}
+	TRUE(gets.done > 0);
 	together(r);
+	window_free(g, &gets.to);
+	window_free(g, &gets.from);
 	flow_free(f[1]);
 	flow_free(f[0]);
 	groups_close(r);
@@ -112,7 +149,62 @@ static void windows_closed(struct abi *t)
 	ranks_run(t, 2, closes);
 }
 
+/* Rank 1 puts 1 MiB to rank 0 and gets it again.  True if NICs wrote and read all of it. */
+static bool is_by_nic(struct group *g, const struct window *from, const struct window *to,
+		      const struct window *back)
+{
+	enum { FEW = 40 };		/* messages; without keys it takes 256 */
+	long messages = ctl("count messages"), reads = ctl("count reads");
+
+	fill(from->data, from->size, (uint64_t)messages);
+	PUT(g, .src = from, .dst = to, .size = from->size, .rank = 0);
+	flush_run(g, 0, back, 0);
+	req_wait(g, get_post(g, 0, 0, to, 0, back->size, back, 0));
+	TRUE(ctl("count reads") >= reads);
+	return ctl("count messages") - messages < FEW && ctl("count reads") > reads;
+}
+
+static void by_nic(struct rank *r)
+{
+	struct group *g = group_new(r, 1);
+	struct window from = window_new(g, 1 << 20), to = window_new(g, 1 << 20);
+	struct window back = window_new(g, 1 << 20), other = window_new(g, 64);
+	uint64_t end = deadline_ms(20000);
+
+	for (unsigned i = 0; i < 2; i++) {
+		while (r->rank == 1 && !is_by_nic(g, &from, &to, &back))
+			wait_tick(end, __FILE__, __LINE__, "all bytes by NICs");
+		together(r);
+		if (r->rank == 1)
+			TRUE(!memcmp(back.data, from.data, back.size));
+		together(r);
+		if (!i)			/* makes the queue pairs anew, and their keys void */
+			window_free(g, &other);
+	}
+	window_free(g, &back);
+	window_free(g, &to);
+	window_free(g, &from);
+	groups_close(r);
+}
+
+static void by_nic_roce(struct abi *t)
+{
+	nic("rocev2", "");
+	setenv("BRAID_CHECKSUM", "off", 1);
+	ranks_run(t, 2, by_nic);
+}
+
+static void by_nic_iwarp(struct abi *t)
+{
+	nic("iwarp", "");
+	setenv("BRAID_CHECKSUM", "off", 1);
+	ranks_run(t, 2, by_nic);
+}
+
 static const struct abi_case cases[] = {
+	CASE("NICs write puts and read gets, also once a window was closed", by_nic_roce, ONCE,
+	     .seconds = 100),
+	CASE("and over iWARP", by_nic_iwarp, ONCE, .seconds = 100),
 	CASE("one-sided traffic outlives a port that goes down", port_down, ONCE, .seconds = 200),
 	CASE("one-sided traffic of four queue pairs outlives it", port_down_lanes, ONCE, .seconds = 200),
 	CASE("one-sided traffic outlives a black hole", black_hole, ONCE, .seconds = 200),

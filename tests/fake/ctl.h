@@ -62,8 +62,8 @@
  *   srq error                         [pid] all shared receive queues and their users fail likewise
  *   cq error                          [pid] all completion queues of queue pairs are broken
  *   count WHAT [QPN]                  sends messages (IBV_WR_SEND alone) imms (writes with
- *                                     immediate data) recvs packets retries rnr acks flips, of
- *                                     all if no QPN
+ *                                     immediate data) reads recvs packets retries rnr acks
+ *                                     flips, of all if no QPN
  *   fail K [WHICH] [ERRNO] [on]       [pid] the K-th call fails (0: none); WHICH: a function's
  *                                     name, setup, post (the ops), poll, or all but poll; on:
  *                                     every later one too.  Restarts the count.

@@ -278,7 +278,7 @@ static struct fab_qp *find_qp(const char *text)
 static long do_count(char **w, unsigned n)
 {
 	static const char *const names[COUNTERS] = {
-		"sends", "messages", "imms", "recvs", "packets", "retries", "rnr", "acks",
+		"sends", "messages", "imms", "reads", "recvs", "packets", "retries", "rnr", "acks",
 		"flips",
 	};
 	struct fab_qp *q;

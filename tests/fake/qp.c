@@ -689,6 +689,8 @@ static int send_take(struct fqp *qp, const struct ibv_send_wr *wr)
 		fab_count(qp->slot, C_MESSAGES, 1);
 	if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		fab_count(qp->slot, C_IMMS, 1);
+	if (wr->opcode == IBV_WR_RDMA_READ)
+		fab_count(qp->slot, C_READS, 1);
 	return 0;
 }
 

@@ -15,7 +15,7 @@
 struct braid_rma rma[2];
 struct braid_rma_channel *ca, *cb;
 static struct win *wins;
-static struct braid_mr local;		/* the memory of all operations */
+struct braid_mr local_mr;
 
 static struct braid_rma_channel *make(struct braid_rma *of, struct braid_comm *c)
 {
@@ -133,7 +133,7 @@ struct braid_rma_op *post(struct braid_rma_hdr h, void *data)
 
 	op->h = h;
 	op->data = data;
-	op->mr = data ? &local : NULL;
+	op->mr = data ? &local_mr : NULL;
 	braid_lock_wait(&link->lock);
 	braid_rma_post(ca, op, false);
 	braid_unlock(&link->lock);

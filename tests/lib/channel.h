@@ -17,6 +17,7 @@
 
 extern struct braid_rma rma[2];
 extern struct braid_rma_channel *ca, *cb;	/* of cs and of cr */
+extern struct braid_mr local_mr;	/* of the memory of all operations; registered nowhere */
 
 struct win {
 	struct braid_rma_window w;

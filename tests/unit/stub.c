@@ -150,7 +150,7 @@ static void send_no_gpu(struct braid_xfer *x, const struct braid_gpucopy *copy)
 	stub.fails++;
 }
 
-const struct braid_xfer_ops stub_xfer_ops = { send_cut, send_no_gpu };
+const struct braid_xfer_ops stub_xfer_ops = { .cut = send_cut, .no_gpu = send_no_gpu };
 
 bool braid_comms_send_control(struct braid_link *link)
 {

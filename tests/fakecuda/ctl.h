@@ -24,9 +24,11 @@
  *   number N             later allocations are on that GPU (0)
  *   ids 0|1              allocations have an id (1)
  *   flush 0|1            the driver has a flush of its own (0)
- *   take                 GDRCopy's window is taken away; taken: whether it was
- *   seen                 how often NICs' writes were flushed, by the driver or through GDRCopy's
- *                        window (libgdrapi.so.2 here)
+ *   take                 GDRCopy's mappings are taken away; taken: whether they were
+ *   seen                 how often NICs' writes were flushed, by the driver or by a read through a
+ *                        mapping of GDRCopy's (libgdrapi.so.2 here)
+ *   stored               how many words the CPU wrote through such mappings
+ *   pinned               how many ranges GDRCopy has pinned
  *   fail K [NAME] [CODE] [on]   the K-th call fails (0: none) with that CUresult (999); NAME: of
  *                        that function; on: every later one too.  Restarts the count
  *   calls                how many of those calls were made
@@ -62,6 +64,9 @@ __attribute__((visibility("default"))) bool braid_fakecuda_peermem(const void *p
 /* For GDRCopy: is that call to fail?  And a flush: delivers and counts what NICs have written. */
 __attribute__((visibility("default"))) bool braid_fakecuda_fails(const char *name);
 __attribute__((visibility("default"))) void braid_fakecuda_seen(void);
+/* One more mapping of those bytes, without access; NULL: they are not a GPU's.  And its counts. */
+__attribute__((visibility("default"))) void *braid_fakecuda_map(const void *ptr, size_t size);
+__attribute__((visibility("default"))) void braid_fakecuda_count(long stored, long pinned);
 
 /* The driver's own functions, for tests. */
 __attribute__((visibility("default"))) int cuMemAlloc_v2(uint64_t *ret, size_t size);

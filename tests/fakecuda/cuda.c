@@ -36,7 +36,7 @@ static uint64_t next_id = 1;
 static long has_dmabuf = 1, has_pcie, has_ids = 1, lies, captures, pieces = 1, spans, mixed, number;
 static long kernel;
 static long can_flush, taken;
-static atomic_long seen;
+static atomic_long seen, stored, pinned;
 static PER_THREAD int mode;
 
 static struct {
@@ -101,6 +101,10 @@ static long command(char **w, unsigned n)
 		return blocked;
 	if (n == 1 && !strcmp(w[0], "seen"))
 		return atomic_load(&seen);
+	if (n == 1 && !strcmp(w[0], "stored"))
+		return atomic_load(&stored);
+	if (n == 1 && !strcmp(w[0], "pinned"))
+		return atomic_load(&pinned);
 	if (n == 1 && !strncmp(w[0], "take", 4))
 		return w[0][4] ? taken : !(taken = 1);
 	for (unsigned i = 0; i < nallocs; i++)
@@ -207,6 +211,17 @@ static struct alloc *find(uint64_t ptr, size_t size)
 	return NULL;
 }
 
+/* An address of the driver's pages, as a real driver has it. */
+static void *map_aligned(uint64_t len, int fd)
+{
+	uint8_t *room = mmap(NULL, len + UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (room == MAP_FAILED)
+		return room;
+	room += -(uintptr_t)room % UNIT;
+	return mmap(room, len, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, 0);
+}
+
 static struct alloc *map_new(uint64_t len)
 {
 	struct alloc *a = &allocs[nallocs];
@@ -217,7 +232,7 @@ static struct alloc *map_new(uint64_t len)
 	*a = (struct alloc){ .len = len, .fd = memfd_create("gpu", MFD_CLOEXEC) };
 	if (a->fd < 0 || ftruncate(a->fd, (off_t)len))
 		return NULL;
-	at = mmap(NULL, len, PROT_NONE, MAP_SHARED, a->fd, 0);
+	at = map_aligned(len, a->fd);
 	a->bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (at == MAP_FAILED || a->bytes == MAP_FAILED)
 		return NULL;
@@ -392,6 +407,26 @@ void braid_fakecuda_seen(void)
 bool braid_fakecuda_fails(const char *name)
 {
 	return fake_end(fake_begin(name));
+}
+
+void *braid_fakecuda_map(const void *ptr, size_t size)
+{
+	uint64_t at = (uint64_t)(uintptr_t)ptr;
+	void *map = NULL;
+	struct alloc *a;
+
+	fake_lock();
+	a = find(at, size);
+	if (a)
+		map = mmap(NULL, size, PROT_NONE, MAP_SHARED, a->fd, (off_t)(at - a->at));
+	fake_unlock();
+	return map == MAP_FAILED ? NULL : map;
+}
+
+void braid_fakecuda_count(long more_stored, long more_pinned)
+{
+	atomic_fetch_add(&stored, more_stored);
+	atomic_fetch_add(&pinned, more_pinned);
 }
 
 int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef __x86_64__
@@ -28,6 +29,7 @@ struct pinned {			/* gdr_mh_t */
 				       uint64_t p2p_token, uint32_t va_space, struct pinned *ret)) \
 	X(int, unpin, "gdr_unpin_buffer", (void *g, struct pinned mh)) \
 	X(int, map, "gdr_map", (void *g, struct pinned mh, void **ret, size_t size)) \
+	X(int, unmap, "gdr_unmap", (void *g, struct pinned mh, void *at, size_t size)) \
 	X(int, is_gone, "gdr_get_callback_flag", (void *g, struct pinned mh, int *flag))
 
 static struct {
@@ -37,11 +39,15 @@ static struct {
 #undef MEMBER
 } gdr;
 
-static struct window {
+struct braid_bar {
 	atomic_bool open;
 	struct pinned mh;
-	const volatile uint32_t *at;
-} windows[GPUS_MAX];
+	char *at;			/* the CPU's address of: */
+	uintptr_t gpu;
+	size_t size;
+};
+
+static struct braid_bar windows[GPUS_MAX];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -83,26 +89,48 @@ static int failed(const char *call, int err, char *why, size_t len)
 	return -err;
 }
 
-/* Pin and map one whole driver page of `gpu`, GPU memory of our own. */
-static int open_window(struct window *w, void *gpu, char *why, size_t len)
+static uintptr_t page_of(uintptr_t at)
 {
-	uintptr_t beg = ((uintptr_t)gpu + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	return at & ~(uintptr_t)(PAGE - 1);
+}
+
+/* Pin and map whole driver pages. */
+static int map_pages(struct braid_bar *b, uintptr_t gpu, size_t size, char *why, size_t len)
+{
 	void *at;
-	int err = gdr.pin(gdr.g, beg, PAGE, 0, 0, &w->mh);
+	int err = gdr.pin(gdr.g, gpu, size, 0, 0, &b->mh);
 
 	if (err)
 		return failed("gdr_pin_buffer", err, why, len);
-	err = gdr.map(gdr.g, w->mh, &at, PAGE);
+	err = gdr.map(gdr.g, b->mh, &at, size);
 	if (err) {
-		gdr.unpin(gdr.g, w->mh);
+		gdr.unpin(gdr.g, b->mh);
 		return failed("gdr_map", err, why, len);
 	}
-	w->at = at;
-	atomic_store(&w->open, true);
+	b->at = at;
+	b->gpu = gpu;
+	b->size = size;
+	atomic_store(&b->open, true);
 	return 0;
 }
 
-static int open_locked(struct window *w, char *why, size_t len)
+/* A mapping disappears with the context or the memory that it was made of. */
+static bool is_there(struct braid_bar *b)
+{
+	int gone = 0;
+
+	if (!b || !atomic_load_explicit(&b->open, memory_order_acquire))
+		return false;
+	if (gdr.is_gone(gdr.g, b->mh, &gone) || gone) {
+		atomic_store(&b->open, false);
+		return false;
+	}
+	return true;
+}
+
+/* --- windows of our own --------------------------------------------------------------------- */
+
+static int open_locked(struct braid_bar *w, char *why, size_t len)
 {
 	void *gpu;
 	int err;
@@ -115,7 +143,7 @@ static int open_locked(struct window *w, char *why, size_t len)
 	err = braid_gpu_alloc(2 * PAGE, &gpu);
 	if (err)
 		return failed("cuMemAlloc", -err, why, len);
-	err = open_window(w, gpu, why, len);
+	err = map_pages(w, page_of((uintptr_t)gpu + PAGE - 1), PAGE, why, len);
 	if (err)
 		braid_gpu_free(gpu);
 	return err;
@@ -136,23 +164,89 @@ int braid_bar_open(int gpu, char *why, size_t len)
 }
 
 /*
- * A window disappears with the context in which it was made, and a program may end one context and
- * make another.  The caller holds memory of that GPU, so no context ends during this read.
+ * A program may end one context and make another.  The caller holds memory of that GPU, so no
+ * context ends during this read.
  */
 bool braid_bar_read(int gpu)
 {
-	struct window *w = gpu >= 0 && gpu < GPUS_MAX ? &windows[gpu] : NULL;
-	int gone = 0;
+	struct braid_bar *w = gpu >= 0 && gpu < GPUS_MAX ? &windows[gpu] : NULL;
 
-	if (!w || !atomic_load_explicit(&w->open, memory_order_acquire))
+	if (!is_there(w))
 		return false;
-	if (gdr.is_gone(gdr.g, w->mh, &gone) || gone) {
-		atomic_store(&w->open, false);
-		return false;
-	}
 	/* Without a fence, the CPU may read the window before it sees that the writes are done. */
 	__builtin_ia32_mfence();
-	(void)*w->at;
+	(void)*(const volatile uint32_t *)(const void *)w->at;
+	return true;
+}
+
+/* --- words of the user's memory ------------------------------------------------------------- */
+
+static int map_locked(struct braid_bar *b, uintptr_t beg, size_t size, char *why, size_t len)
+{
+	int err = load(why, len);
+
+	return err ? err : map_pages(b, beg, size, why, len);
+}
+
+int braid_bar_map(const void *data, size_t size, struct braid_bar **ret, char *why, size_t len)
+{
+	uintptr_t beg = page_of((uintptr_t)data);
+	size_t pages = page_of((uintptr_t)data + size + PAGE - 1) - beg;
+	struct braid_bar *b;
+	int err;
+
+	if ((uintptr_t)data % sizeof(uint64_t) || size < sizeof(uint64_t) ||
+	    pages > BRAID_BAR_MAX) {
+		snprintf(why, len, "%zu bytes at %p: too many, too few or not aligned", size,
+			 data);
+		return -EOPNOTSUPP;
+	}
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return failed("calloc", ENOMEM, why, len);
+	pthread_mutex_lock(&lock);
+	err = map_locked(b, beg, pages, why, len);
+	pthread_mutex_unlock(&lock);
+	if (err)
+		free(b);
+	else
+		*ret = b;
+	return err;
+}
+
+void braid_bar_unmap(struct braid_bar *b)
+{
+	if (!b)
+		return;
+	pthread_mutex_lock(&lock);
+	gdr.unmap(gdr.g, b->mh, b->at, b->size);
+	gdr.unpin(gdr.g, b->mh);
+	pthread_mutex_unlock(&lock);
+	free(b);
+}
+
+static volatile uint64_t *word_at(const struct braid_bar *b, const void *at)
+{
+	return (volatile uint64_t *)(void *)(b->at + ((uintptr_t)at - b->gpu));
+}
+
+bool braid_bar_load(struct braid_bar *b, const void *at, uint64_t *ret)
+{
+	if (!is_there(b))
+		return false;
+	__builtin_ia32_mfence();
+	*ret = *word_at(b, at);
+	return true;
+}
+
+/* The mapping combines writes: without fences they leave late, and overtake writes elsewhere. */
+bool braid_bar_store(struct braid_bar *b, void *at, uint64_t value)
+{
+	if (!is_there(b))
+		return false;
+	__builtin_ia32_sfence();
+	*word_at(b, at) = value;
+	__builtin_ia32_sfence();
 	return true;
 }
 
@@ -175,6 +269,29 @@ int braid_bar_open(int gpu, char *why, size_t len)
 bool braid_bar_read(int gpu)
 {
 	(void)gpu;
+	return false;
+}
+
+int braid_bar_map(const void *data, size_t size, struct braid_bar **ret, char *why, size_t len)
+{
+	(void)data, (void)size, (void)ret;
+	return braid_bar_open(0, why, len);
+}
+
+void braid_bar_unmap(struct braid_bar *b)
+{
+	(void)b;
+}
+
+bool braid_bar_load(struct braid_bar *b, const void *at, uint64_t *ret)
+{
+	(void)b, (void)at, (void)ret;
+	return false;
+}
+
+bool braid_bar_store(struct braid_bar *b, void *at, uint64_t value)
+{
+	(void)b, (void)at, (void)value;
 	return false;
 }
 

@@ -198,7 +198,8 @@ static ncclResult_t reg(struct braid_coll *coll, struct braid_mem *mem, int type
 		return braid_net_misuse("RMA regMrSym");
 	if (type == NCCL_PTR_CUDA)
 		braid_net_find_gpu(mem);
-	err = braid_coll_open(coll, mem, flags & NCCL_RMA_NEVER_RESET, &w);
+	err = braid_coll_open(coll, mem, flags & NCCL_RMA_FORCE_SO, flags & NCCL_RMA_NEVER_RESET,
+			      &w);
 	*ret_mh = w;
 	return braid_net_result(err);
 }

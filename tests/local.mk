@@ -430,7 +430,8 @@ fakegpu_wraps = -Wl,--wrap=braid_gpucopy_begin,--wrap=braid_gpucopy_move \
 tests_unit_test_rma_land_SOURCES = tests/unit/test_rma_land.c $(fakegpu_sources)
 tests_unit_test_rma_land_LDFLAGS = $(AM_LDFLAGS) $(fakegpu_wraps)
 tests_unit_test_rma_word_SOURCES = tests/unit/test_rma_word.c $(fakegpu_sources)
-tests_unit_test_rma_word_LDFLAGS = $(AM_LDFLAGS) $(fakegpu_wraps)
+tests_unit_test_rma_word_LDFLAGS = $(AM_LDFLAGS) $(fakegpu_wraps) -Wl,--wrap=realloc \
+	-Wl,--wrap=braid_bar_map,--wrap=braid_bar_unmap,--wrap=braid_bar_load,--wrap=braid_bar_store
 tests_unit_test_rma_window_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
 tests_unit_test_stream_SOURCES = tests/unit/test_stream.c tests/unit/unkind.c tests/unit/unkind.h
 tests_unit_test_netdev_SOURCES = tests/unit/test_netdev.c tests/unit/netdevs.c tests/unit/netdevs.h

@@ -36,6 +36,7 @@
 #include "core/mem/mr.h"
 #include "core/proto/rma.h"
 
+struct braid_bar;
 struct braid_comm;
 struct braid_hdr;
 struct braid_lane;
@@ -56,8 +57,10 @@ struct braid_rma_window {
 	uint64_t size;
 	struct braid_mr *mr;
 	_Atomic int64_t due;		/* bytes of chunks announced for it and not here */
+	bool signals;			/* it may hold words of signals */
 	bool never_reset;		/* its words begin at 0, and only signals change them */
 	uint64_t *shadow;		/* of a GPU's: what its words are, once a signal came */
+	struct braid_bar *bar;		/* by which the CPU reaches a GPU's words; or NULL */
 };
 
 /* Are these bytes all in a window that has `room` bytes? */
@@ -83,6 +86,7 @@ struct braid_rma {			/* one rank's part of a communicator */
 	struct braid_gpucopy word_copy;
 	uint64_t word;			/* what is read or written */
 	bool word_writes;
+	const struct braid_rma_window *stored;	/* the CPU's last word may not be there yet */
 	atomic_uint copies;		/* of GPU memory, in progress */
 };
 
@@ -156,7 +160,8 @@ int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c);
 
 /*
  * Give a window the next number, and announce it on all channels: 0 or -ENOMEM.  It is the
- * caller's, who keeps `data`, `size` and `mr` valid until braid_rma_window_close() returns.
+ * caller's, who keeps `data`, `size` and `mr` valid until braid_rma_window_close() returns.  For a
+ * GPU's signals both may wait for GDRCopy's driver.
  */
 int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w);
 /*

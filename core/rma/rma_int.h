@@ -96,9 +96,12 @@ void braid_rma_landings_drop(struct braid_rma_channel *ch, const struct braid_rm
 
 /* --- word.c ----------------------------------------------------------------------------------- */
 
+/* Let the CPU reach the words of a GPU's window, if it holds any and GDRCopy can. */
+void braid_rma_words_map(const struct braid_rma *rma, struct braid_rma_window *window);
 /* Add to a word of a GPU's memory: 0 or -ENOMEM. */
 int braid_rma_word_add(struct braid_rma *rma, struct braid_rma_window *window, uint64_t offset,
 		       uint64_t value);
-void braid_rma_words_drop(struct braid_rma *rma, const struct braid_rma_window *window);
+/* Forget its words, and undo what was made for them.  What the CPU has written there is there. */
+void braid_rma_words_drop(struct braid_rma *rma, struct braid_rma_window *window);
 
 #endif

@@ -103,6 +103,7 @@ int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
 	struct links links;
 	int err;
 
+	braid_rma_words_map(rma, w);
 	braid_lock_wait(&rma->lock);
 	err = links_of(rma, &links);
 	if (!err)
@@ -114,7 +115,10 @@ int braid_rma_window_open(struct braid_rma *rma, struct braid_rma_window *w)
 		braid_unlock(&links.link[i]->lock);
 	}
 	links_leave(&links);
-	return err ? braid_no_memory("a window") : 0;
+	if (!err)
+		return 0;
+	braid_rma_words_drop(rma, w);
+	return braid_no_memory("a window");
 }
 
 /*
@@ -244,8 +248,6 @@ int braid_rma_window_close(struct braid_rma *rma, struct braid_rma_window *w)
 	if (err)
 		return braid_no_memory("the end of a window");
 	braid_rma_words_drop(rma, w);
-	free(w->shadow);
-	w->shadow = NULL;
 	return 0;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * word.c - the words of signals in memory of a GPU, which are read, added to and written by copies.
+ * word.c - the words of signals in memory of a GPU, which are read, added to and written back.
  *
  * A communicator does that one word at a time, in the order in which signals were applied, so that
- * the adds of many ranks to one word don't mix.  Of a window that nobody else writes
+ * the adds of many ranks to one word don't mix.  The CPU does it through a mapping of GDRCopy's
+ * (gdr/bar.h), if the window has one; else copies do.  Of a window that nobody else writes
  * (NCCL_RMA_NEVER_RESET) the sums are kept here, and words are only written.
  */
 #include "core/rma/rma_int.h"
@@ -14,6 +15,7 @@
 
 #include "core/base/log.h"
 #include "core/dev.h"
+#include "gdr/bar.h"
 
 struct word {				/* a signal to apply */
 	struct braid_list node;		/* rma->words */
@@ -36,38 +38,80 @@ static uint64_t *shadow_of(struct braid_rma_window *w, uint64_t offset)
 	return w->shadow ? &w->shadow[offset / sizeof(uint64_t)] : NULL;
 }
 
+/* --- by the CPU ---------------------------------------------------------------------------- */
+
+void braid_rma_words_map(const struct braid_rma *rma, struct braid_rma_window *window)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	char why[128];
+
+	if (!window->signals || !window->mr->gpu ||
+	    !braid_bar_map(window->data, window->size, &window->bar, why, sizeof(why)))
+		return;
+	if (!atomic_flag_test_and_set(&said))
+		braid_info("device %s: words of signals in memory of a GPU are copied, since "
+			   "GDRCopy does not map them: %s", rma->dev->net.name, why);
+}
+
+/* False: the CPU can't, and has changed nothing. */
+static bool cpu_writes(struct braid_rma *rma, const struct word *w)
+{
+	struct braid_rma_window *window = w->window;
+	char *at = window->data + w->offset;
+	uint64_t v = rma->word;
+
+	if (!window->never_reset && !braid_bar_load(window->bar, at, &v))
+		return false;
+	if (!braid_bar_store(window->bar, at, window->never_reset ? v : v + w->value))
+		return false;
+	rma->stored = window;
+	return true;
+}
+
+/* Wait until the CPU's words are in the GPU: a read through the mapping comes behind them. */
+static void settle(struct braid_rma *rma)
+{
+	uint64_t unused;
+
+	if (rma->stored)
+		braid_bar_load(rma->stored->bar, rma->stored->data, &unused);
+	rma->stored = NULL;
+}
+
+/* --- by copies ----------------------------------------------------------------------------- */
+
 static void begin_copy(struct braid_rma *rma, const struct word *w, bool to_gpu)
 {
+	settle(rma);
 	rma->word_writes = to_gpu;
 	braid_gpucopy_begin(&rma->word_copy, &rma->copies, w->window->mr,
 			    w->window->data + w->offset, &rma->word, sizeof(rma->word), to_gpu);
 }
 
-/* Begin with the oldest word: read it, unless its sum is known.  False: out of memory. */
-static bool begin_word(struct braid_rma *rma, const struct word *w)
+/* Begin with the oldest word: 0: it is done; -EAGAIN: a copy has begun; or -ENOMEM. */
+static int begin_word(struct braid_rma *rma, const struct word *w)
 {
-	uint64_t *sum;
+	if (w->window->never_reset) {
+		uint64_t *sum = shadow_of(w->window, w->offset);
 
-	if (!w->window->never_reset) {
-		begin_copy(rma, w, false);
-		return true;
+		if (!sum)
+			return braid_no_memory("the sums of signals");
+		*sum += w->value;
+		rma->word = *sum;
 	}
-	sum = shadow_of(w->window, w->offset);
-	if (!sum)
-		return false;
-	*sum += w->value;
-	rma->word = *sum;
-	begin_copy(rma, w, true);
-	return true;
+	if (cpu_writes(rma, w))
+		return 0;
+	begin_copy(rma, w, w->window->never_reset);
+	return -EAGAIN;
 }
 
 /* Move the oldest word on.  0: it is done; -EAGAIN; or it failed. */
 static int move_word(struct braid_rma *rma, struct word *w)
 {
-	int err;
+	int err = rma->word_copy.mr ? -EAGAIN : begin_word(rma, w);
 
-	if (!rma->word_copy.mr && !begin_word(rma, w))
-		return braid_no_memory("the sums of signals");
+	if (err != -EAGAIN)
+		return err;
 	err = braid_gpucopy_move(&rma->word_copy);
 	if (err || rma->word_writes)
 		return err;
@@ -124,7 +168,7 @@ int braid_rma_word_add(struct braid_rma *rma, struct braid_rma_window *window, u
 	return 0;
 }
 
-void braid_rma_words_drop(struct braid_rma *rma, const struct braid_rma_window *window)
+void braid_rma_words_drop(struct braid_rma *rma, struct braid_rma_window *window)
 {
 	struct word *w, *tmp;
 
@@ -136,5 +180,10 @@ void braid_rma_words_drop(struct braid_rma *rma, const struct braid_rma_window *
 			braid_gpucopy_end(&rma->word_copy);
 		drop(rma, w);
 	}
+	settle(rma);
 	braid_unlock(&rma->lock);
+	braid_bar_unmap(window->bar);
+	window->bar = NULL;
+	free(window->shadow);
+	window->shadow = NULL;
 }

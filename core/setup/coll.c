@@ -197,8 +197,8 @@ uint8_t braid_coll_order(struct braid_coll *coll)
 
 /* --- windows ------------------------------------------------------------------------------- */
 
-int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
-		    struct braid_rma_window **ret)
+int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool signals,
+		    bool never_reset, struct braid_rma_window **ret)
 {
 	struct braid_rma_window *w = calloc(1, sizeof(*w));
 	int err;
@@ -207,6 +207,7 @@ int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool n
 		return braid_no_memory("a window");
 	w->data = mem->data;
 	w->size = mem->size;
+	w->signals = signals;
 	w->never_reset = never_reset;
 	err = braid_mr_new(coll->rma.dev, mem, &w->mr);
 	if (!err) {

@@ -36,9 +36,9 @@ void braid_coll_set_class(struct braid_coll *coll, int traffic_class);
 /* An order of its own for the operations of one context; contexts beyond 256 share them. */
 uint8_t braid_coll_order(struct braid_coll *coll);
 
-/* Register memory as this rank's next window.  never_reset: as in core/rma/rma.h. */
-int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
-		    struct braid_rma_window **ret);
+/* Register memory as this rank's next window.  signals, never_reset: as in core/rma/rma.h. */
+int braid_coll_open(struct braid_coll *coll, const struct braid_mem *mem, bool signals,
+		    bool never_reset, struct braid_rma_window **ret);
 int braid_coll_close_window(struct braid_coll *coll, struct braid_rma_window *w);
 
 struct braid_put {			/* a put, a signal, or both */

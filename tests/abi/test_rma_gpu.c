@@ -3,7 +3,7 @@
  * test_rma_gpu.c - puts, signals and gets from and to memory of a GPU, words of signals too.
  *
  * The GPU's memory can't be touched by the CPU here, as in tests/abi/gpu.h: so what arrives was
- * brought there by the driver, or by the NIC.
+ * brought there by the driver, by the NIC, or by the CPU through a mapping of GDRCopy's.
  */
 #include "tests/abi/gpu.h"
 #include "tests/abi/nics.h"
@@ -12,24 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 6, WORDS = 16 };
+enum { ROUNDS = 6, WORDS = 16, ADDS = 200, FEW = 20, SKIP = 4096 + 8 };
 
 static const size_t lengths[] = { 8, 1, 8144, 8145, 65536, MEG };
 
 struct mem {				/* memory of a GPU, and where a test may look at it */
 	uint8_t *at, *bytes;
-	size_t size;
+	size_t size, skip;		/* skip: of its allocation, before it */
 	void *mh;
 };
 
 static struct mem mem_new(struct group *g, size_t size, uint64_t flags)
 {
-	struct mem m = { .size = size };
+	struct mem m = { .size = size, .skip = size < MEG ? SKIP : 0 };
 	struct buf b = { .size = size };
 	uint64_t at;
 
-	EQ(0, gpu_alloc(&at, size));
-	m.at = b.data = (uint8_t *)(uintptr_t)at;
+	EQ(0, gpu_alloc(&at, m.skip + size));
+	m.at = b.data = (uint8_t *)(uintptr_t)at + m.skip;
 	m.bytes = bytes_of(&b);
 	memset(m.bytes, 0, size);
 	OK(rma_reg(g->r->rma, g->coll, m.at, size, CUDA, flags, &m.mh));
@@ -39,7 +39,7 @@ static struct mem mem_new(struct group *g, size_t size, uint64_t flags)
 static void mem_free(struct group *g, struct mem *m)
 {
 	OK(rma_dereg(g->r->rma, g->coll, m->mh));
-	EQ(0, gpu_free((uint64_t)(uintptr_t)m->at));
+	EQ(0, gpu_free((uint64_t)(uintptr_t)m->at - m->skip));
 }
 
 static uint8_t pattern(unsigned rank, unsigned round, size_t i)
@@ -80,6 +80,16 @@ static void gpu_word_wait(struct rank *r, const struct mem *m, unsigned i, uint6
 			FAIL("word %u: %llu after 10 s, not %llu", i,
 			     (unsigned long long)gpu_word(m, i), (unsigned long long)least);
 	}
+}
+
+/* A signal alone to rank `peer`, of 1 more than this rank's number. */
+static void signal_one(struct group *g, struct mem *words, unsigned peer, unsigned word)
+{
+	void *req = NULL;
+
+	OK(rma_iput_signal(g->r->rma, g->ctx, 0, 0, NULL, 0, 0, NULL, peer, 8 * word, words->mh,
+			   g->r->rank + 1, NCCL_RMA_SIGNAL_ADD, true, 0, &req));
+	req_wait(g, req);
 }
 
 static void post_signal(struct group *g, struct mem *src, size_t size, struct mem *dst, struct mem *words,
@@ -130,28 +140,37 @@ static void weak_rounds(struct rank *r)
 	rounds(r, 0, false);
 }
 
-/* All ranks add to the same words of rank 0's GPU. */
+/* All ranks add to the same words of rank 0's GPU.  `half` runs there once half of it is done. */
+static void adders_to(struct rank *r, struct group *g, struct mem *words, void (*half)(void))
+{
+	together(r);
+	for (unsigned i = 0; i < ADDS; i++) {
+		if (r->rank)
+			signal_one(g, words, 0, i % 3);
+		if (i != ADDS / 2 || !half)
+			continue;
+		if (!r->rank) {
+			gpu_word_wait(r, words, 0, 9);
+			half();
+		}
+		together(r);
+	}
+	if (!r->rank) {
+		gpu_word_wait(r, words, 0, 9 * 67);
+		gpu_word_wait(r, words, 1, 9 * 67);
+		gpu_word_wait(r, words, 2, 9 * 66);
+	}
+	together(r);
+	if (!r->rank)
+		EQ(9 * 67, gpu_word(words, 0));
+}
+
 static void adders(struct rank *r)
 {
 	struct group *g = group_new(r, 1);
 	struct mem words = mem_new(g, 8 * WORDS, NCCL_RMA_FORCE_SO);
 
-	together(r);
-	for (unsigned i = 0; r->rank && i < 200; i++) {
-		void *req = NULL;
-
-		OK(rma_iput_signal(r->rma, g->ctx, 0, 0, NULL, 0, 0, NULL, 0, 8 * (i % 3), words.mh,
-				   r->rank, NCCL_RMA_SIGNAL_ADD, true, 0, &req));
-		req_wait(g, req);
-	}
-	if (!r->rank) {
-		gpu_word_wait(r, &words, 0, 6 * 67);
-		gpu_word_wait(r, &words, 1, 6 * 67);
-		gpu_word_wait(r, &words, 2, 6 * 66);
-	}
-	together(r);
-	if (!r->rank)
-		EQ(6 * 67, gpu_word(&words, 0));
+	adders_to(r, g, &words, NULL);
 	mem_free(g, &words);
 	groups_close(r);
 }
@@ -214,6 +233,121 @@ static void unattended(struct rank *r)
 	groups_close(r);
 }
 
+/* --- words through GDRCopy ------------------------------------------------------------------- */
+
+static void load_gdr(void)
+{
+	fakecuda_load();
+	fake_load("fakecuda", "libgdrapi.so.2");
+}
+
+/* FEW signals alone from each rank to the next, whose word is `before` first. */
+static void signals(struct rank *r, struct group *g, struct mem *words, uint64_t before)
+{
+	unsigned from = (r->rank + r->n - 1) % r->n;
+
+	memcpy(words->bytes + 8 * from, &before, sizeof(before));
+	together(r);
+	for (unsigned i = 0; i < FEW; i++)
+		signal_one(g, words, (r->rank + 1) % r->n, r->rank);
+	gpu_word_wait(r, words, from, before + FEW * (from + 1));
+	EQ(before + FEW * (from + 1), gpu_word(words, from));
+	together(r);
+}
+
+/* How FEW words got into a GPU's memory: `stored` by the CPU, and read by it `seen` times. */
+static void words_go(struct rank *r, size_t size, uint64_t flags, long stored, long seen)
+{
+	long were[] = { gpu_do("stored"), gpu_do("seen"), gpu_do("pinned"), gpu_do("copies") };
+	struct group *g = group_new(r, 1);
+	struct mem words = mem_new(g, size, flags);
+
+	EQ(stored ? 1 : 0, gpu_do("pinned") - were[2]);
+	signals(r, g, &words, flags & NCCL_RMA_NEVER_RESET ? 0 : 1000);
+	EQ(stored, gpu_do("stored") - were[0]);
+	EQ(seen, gpu_do("seen") - were[1]);
+	if (stored)
+		EQ(0, gpu_do("copies") - were[3]);
+	mem_free(g, &words);
+	EQ(0, gpu_do("pinned") - were[2]);
+	groups_close(r);
+}
+
+static void words_by_cpu(struct rank *r)
+{
+	words_go(r, 8 * WORDS, NCCL_RMA_FORCE_SO, FEW, FEW);
+	words_go(r, 8 * WORDS, NCCL_RMA_FORCE_SO | NCCL_RMA_NEVER_RESET, FEW, 0);
+}
+
+/* What holds no signals is not mapped, nor what is large. */
+static void words_by_copies(struct rank *r)
+{
+	words_go(r, 8 * WORDS, 0, 0, 0);
+	words_go(r, MEG + 8, NCCL_RMA_FORCE_SO, 0, 0);
+	words_go(r, MEG, NCCL_RMA_FORCE_SO, FEW, FEW);
+}
+
+/* A call of GDRCopy's that fails makes the words go by copies, and leaves nothing pinned. */
+static void words_refused(struct rank *r)
+{
+	static const char *const fails[] = {
+		"fail 1 gdr_open", "fail 1 gdr_pin_buffer", "fail 1 gdr_map",
+	};
+
+	for (unsigned i = 0; i < 3; i++) {
+		gpu_do(fails[i]);
+		words_go(r, 8 * WORDS, NCCL_RMA_FORCE_SO, 0, 0);
+		EQ(1, gpu_do("calls"));
+	}
+	gpu_do("fail 0");
+	words_go(r, 8 * WORDS, NCCL_RMA_FORCE_SO, FEW, FEW);
+}
+
+static void take_mappings(void)
+{
+	TRUE(gpu_do("stored") > 0);
+	EQ(0, gpu_do("copies"));
+	gpu_do("take");
+}
+
+/* The mapping disappears while all ranks add: the rest go by copies, and all count. */
+static void taken(struct rank *r, uint64_t flags)
+{
+	struct group *g = group_new(r, 1);
+	struct mem words = mem_new(g, 8 * WORDS, NCCL_RMA_FORCE_SO | flags);
+
+	adders_to(r, g, &words, take_mappings);
+	if (!r->rank)
+		TRUE(gpu_do("copies") > 0);
+	mem_free(g, &words);
+	EQ(0, gpu_do("pinned"));
+	groups_close(r);
+}
+
+static void taken_plain(struct rank *r)
+{
+	taken(r, 0);
+}
+
+static void taken_never_reset(struct rank *r)
+{
+	taken(r, NCCL_RMA_NEVER_RESET);
+}
+
+static void adders_by_cpu(struct rank *r)
+{
+	adders(r);
+	if (!r->rank)
+		EQ((r->n - 1) * ADDS, gpu_do("stored"));
+	EQ(0, gpu_do("copies"));
+}
+
+static void strong_by_cpu(struct rank *r)
+{
+	strong_rounds(r);
+	EQ(2 * ROUNDS, gpu_do("stored"));
+}
+
 /* --- over what ------------------------------------------------------------------------------- */
 
 static void over_tcp(struct abi *t, unsigned n, void (*body)(struct rank *r))
@@ -248,12 +382,62 @@ static void tcp_unattended(struct abi *t)
 	over_tcp(t, 2, unattended);
 }
 
+static void over_tcp_gdr(struct abi *t, unsigned n, void (*body)(struct rank *r))
+{
+	ranks_prepare = load_gdr;
+	setenv("BRAID_TRANSPORTS", "tcp", 1);
+	ranks_run(t, n, body);
+}
+
+static void gdr_words(struct abi *t)
+{
+	over_tcp_gdr(t, 2, words_by_cpu);
+}
+
+static void gdr_not_mapped(struct abi *t)
+{
+	over_tcp_gdr(t, 2, words_by_copies);
+}
+
+static void gdr_refused(struct abi *t)
+{
+	over_tcp_gdr(t, 2, words_refused);
+}
+
+static void gdr_strong(struct abi *t)
+{
+	over_tcp_gdr(t, 2, strong_by_cpu);
+}
+
+static void gdr_adders(struct abi *t)
+{
+	over_tcp_gdr(t, 4, adders_by_cpu);
+}
+
+static void gdr_taken(struct abi *t)
+{
+	over_tcp_gdr(t, 4, taken_plain);
+}
+
+static void gdr_taken_never_reset(struct abi *t)
+{
+	over_tcp_gdr(t, 4, taken_never_reset);
+}
+
 /* RoCE, by a NIC that reaches the GPU itself. */
 static void over_nic(struct abi *t, const char *more, void (*body)(struct rank *r))
 {
 	ranks_prepare = fakecuda_load;
 	nic("rocev2", more);
 	ranks_run(t, 2, body);
+}
+
+/* What the NIC writes is late: a word that the CPU writes brings none of it along. */
+static void nic_gdr(struct abi *t)
+{
+	ranks_prepare = load_gdr;
+	nic("rocev2", ALL_WAYS ",late=1");
+	ranks_run(t, 2, strong_by_cpu);
 }
 
 static void nic_strong(struct abi *t)
@@ -291,6 +475,14 @@ static const struct abi_case cases[] = {
 	CASE("over RDMA a weak signal follows its own put into a GPU", nic_weak, ONCE),
 	CASE("over RDMA what took another path than its word is flushed first", nic_direct, ONCE),
 	CASE("over RDMA gets, flushes and puts to itself work with a GPU's memory", nic_gets, ONCE),
+	CASE("with GDRCopy the CPU writes a signal's word: nothing is copied", gdr_words, ONCE),
+	CASE("GDRCopy maps no window without signals, and no large one", gdr_not_mapped, ONCE),
+	CASE("words are copied if GDRCopy refuses", gdr_refused, ONCE),
+	CASE("with GDRCopy puts reach a GPU before its words do", gdr_strong, ONCE),
+	CASE("with GDRCopy adds of several ranks to one word all count", gdr_adders, ONCE),
+	CASE("words are copied once GDRCopy's mapping is taken away", gdr_taken, ONCE),
+	CASE("... words that are never reset, too", gdr_taken_never_reset, ONCE),
+	CASE("with GDRCopy a put over RDMA is flushed before its word is written", nic_gdr, ONCE),
 	CASE("over RDMA puts reach a GPU whose process calls nothing", nic_unattended, ONCE),
 };
 

@@ -68,8 +68,8 @@ struct sim_node {
 	void (*coll_close_listen)(struct braid_coll *coll);
 	void (*coll_close)(struct braid_coll *coll);
 	uint8_t (*coll_order)(struct braid_coll *coll);
-	int (*coll_open)(struct braid_coll *coll, const struct braid_mem *mem, bool never_reset,
-			 struct braid_rma_window **ret);
+	int (*coll_open)(struct braid_coll *coll, const struct braid_mem *mem, bool signals,
+			 bool never_reset, struct braid_rma_window **ret);
 	int (*coll_close_window)(struct braid_coll *coll, struct braid_rma_window *w);
 	int (*coll_put)(struct braid_coll *coll, const struct braid_put *put,
 			struct braid_rma_op **ret);

@@ -318,7 +318,7 @@ static bool open_window(struct rank *r, unsigned k)
 
 	if (w->opened || sim.now < w->open_at || (k && !r->window[k - 1].opened))
 		return false;
-	err = sim_proc()->node->coll_open(r->coll, &mem, false, &w->w);
+	err = sim_proc()->node->coll_open(r->coll, &mem, false, false, &w->w);
 	if (err == -ENOMEM && sim.short_of_memory)
 		return false;
 	if (err)

@@ -181,7 +181,7 @@ struct braid_rma_window *open_window(unsigned end, void *data, size_t size)
 	const struct braid_mem mem = { .data = data, .size = size };
 	struct braid_rma_window *w;
 
-	assert_int_equal(braid_coll_open(coll[end], &mem, false, &w), 0);
+	assert_int_equal(braid_coll_open(coll[end], &mem, false, false, &w), 0);
 	return w;
 }
 

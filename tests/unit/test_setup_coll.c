@@ -178,14 +178,14 @@ static void a_window_is_registered_memory(void **state)
 	struct braid_rma_window *w;
 
 	(void)state;
-	assert_int_equal(braid_coll_open(coll[A], &mem, true, &w), 0);
+	assert_int_equal(braid_coll_open(coll[A], &mem, true, true, &w), 0);
 	assert_int_equal(w->number, 0);
 	assert_ptr_equal(w->data, mine);
 	assert_int_equal(w->size, sizeof(mine));
-	assert_true(w->never_reset);
+	assert_true(w->signals && w->never_reset);
 	assert_int_equal(fake.mrs, 1);
 	fake.mr_err = -EFAULT;
-	assert_int_equal(braid_coll_open(coll[A], &mem, false, &w), -EFAULT);
+	assert_int_equal(braid_coll_open(coll[A], &mem, false, false, &w), -EFAULT);
 	fake.mr_err = 0;
 	w = braid_rma_window(&coll[A]->rma, 0);
 	assert_int_equal(braid_coll_close_window(coll[A], w), 0);

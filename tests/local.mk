@@ -703,7 +703,7 @@ EXTRA_DIST += tests/cli/tutorial.py tests/cli/metrics.py tests/site/pages.sh tes
 	tests/vm/abi.sh tests/vm/rdma-faults.sh tests/vm/rdma-load.sh tests/vm/rdma-outage.sh \
 	tests/vm/rdma-pair.sh tests/vm/modules tests/vm/dmesg.ok \
 	tests/gpu/cases.py tests/gpu/collectives.py tests/gpu/faults.py tests/gpu/group.py tests/gpu/litmus.c \
-	tests/gpu/litmus.cu tests/gpu/litmus.h tests/gpu/speed.py
+	tests/gpu/litmus.cu tests/gpu/litmus.h tests/gpu/onesided.py tests/gpu/speed.py
 
 # In this order: what is long does not come last, and alone.  When tests are run, what they need is
 # built: make would look at these two files again, and programs wait for that until all scripts have

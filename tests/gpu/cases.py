@@ -198,6 +198,9 @@ def over(plugin):
 
 def start(run, name, world, argv, env, pair=0, port=None):
     port = port or free_port()
+    if run.nccl:  # before torch's, which then is not loaded
+        env = {**env, "LD_PRELOAD": ":".join(filter(None, (
+            run.nccl, os.environ.get("LD_PRELOAD"))))}
     ranks = []
     for r in range(world):
         stem = f"{run.dir}/{name.replace(' ', '-')}.{pair}.{r}"
@@ -331,6 +334,55 @@ def proof(run):
                 raise Fail(f"{name}: {why}") from why
         loaded = re.search(r"NET/Plugin: (.*)", read(run.proof[0][1][0].log))
         return f"of {len(run.proof)} cases; NCCL says: {loaded.group(1).strip() if loaded else '-'}"
+    return body
+
+
+def cannot(ranks, status):
+    """Why a rank has skipped: a Skip, or a Fail where what NCCL lacks is Braid's to give."""
+    i = status.index(77)
+    why = re.search(r"^SKIP (.*)$", read(ranks[i].out), re.M)
+    why = why.group(1) if why else "no reason given"
+    if not re.search("ncclCommWindowRegister|ncclSignal:", why):
+        return Skip(why)  # before there was a communicator
+    said = re.findall(r"NCCL (?:INFO|WARN) (Symmetric memory is not supported.*|RMA/Plugin: .*|"
+                      r"One.sided RMA.*)", read(ranks[i].log))
+    text = f"{why}; NCCL's log: {' | '.join(said) or 'nothing about it'}"[:1200]
+    # Without a GIN type NCCL found no RMA device, though the GPU has all that is asked of it.
+    braid = ("RMA/Plugin: Assigned plugin Braid to comm" not in text
+             or re.search(r"cuMemEnable 1.*globalGinSupport 0\b.*cuMemGdrSupport 1", text))
+    return Fail(text) if braid else Skip(text)
+
+
+def assigned(ranks):
+    for i, rank in enumerate(ranks):
+        found = re.findall(r"RMA/Plugin: Assigned plugin (.*) to comm", read(rank.log))
+        if not found or set(found) != {"Braid"}:
+            raise Fail(f"rank {i}: NCCL's log assigns {', '.join(found) or 'no plugin'} for RMA")
+    connected = re.search(r"ncclRmaProxyConnectOnce: (.*)", read(ranks[0].log))
+    return "RMA/Plugin: Assigned plugin Braid" + (f", {connected.group(1)}" if connected else "")
+
+
+def onesided(run, name, what, env=None):
+    """What is planted in it is a case of its own."""
+    def body(limit):
+        ranks = start(run, name, 2, ["onesided.py", what], {
+            **over(run.plugin), "BRAID_RMA": "on", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING",
+            **(env or {})})
+        status = wait(ranks, limit)
+        if 77 in status:
+            raise cannot(ranks, status)
+        if all("\nRESULT " in f"\n{read(r.out)}" for r in ranks):
+            missed = sorted({fault for r in ranks for fault in r.result()["planted"]})
+            run.result("not ok" if missed else "ok", f"{name}, planted",
+                       f"not found: {missed}" if missed else "both faults are found by both ranks")
+        all_well(ranks, limit)
+        results = [r.result() for r in ranks]
+        ways = sorted(set(re.findall(r"\] NCCL INFO (\w+ \[[A-Z][^]]*\]).*", read(ranks[0].log))))
+        run.say(f"#      {assigned(ranks)}" + (f"; {', '.join(ways)}" if ways else ""))
+        signals = sum(r["signals"] for r in results)
+        return (f"{sum(r['done'] for r in results)} results right, 0 wrong, "
+                + (f"{signals} signals waited for, " if signals else "")
+                + results[0]["versions"])
     return body
 
 
@@ -508,6 +560,9 @@ def cases(run, arg):
                  collectives(run, protocol, 2, ["--short"], {"NCCL_PROTO": protocol}))
     run.case("collectives, 4 ranks", 150, collectives(run, "4 ranks", 4))
     run.case("found by its name", 60, by_name(run))
+    run.case("host RMA", 100, onesided(run, "host RMA", "puts"))
+    run.case("symmetric windows", 100, onesided(
+        run, "symmetric windows", "windows", {"NCCL_CTA_POLICY": "ZERO"}))
     run.case("all of it went through Braid", 30, proof(run))
     run.case("nccl-tests", 60, nccl_tests(run))
     run.case("Socket beside Braid", 110, speed(run))
@@ -517,9 +572,13 @@ def main():
     arg = argparse.ArgumentParser(prog="tests/gpu/run", description="Braid under real NCCL.")
     arg.add_argument("--results", metavar="FILE", help="also write there what was run and found")
     arg.add_argument("--keep", action="store_true", help="leave the logs, and say where")
+    arg.add_argument("--nccl", metavar="FILE", help="a libnccl.so.2 in place of PyTorch's")
     arg.add_argument("plugin", nargs="?", metavar="PLUGIN.so")
     arg = arg.parse_args()
+    if arg.nccl and not os.path.exists(arg.nccl):
+        sys.exit(f"tests/gpu/run: there is no {arg.nccl}")
     run = Run()
+    run.nccl = os.path.realpath(arg.nccl) if arg.nccl else None
     run.plugin, run.most, run.proof = None, GIB, []
     run.dir = tempfile.mkdtemp(prefix="braid-gpu-")
     # Who ends us ends the ranks: each is a group of its own, and wait() kills what is left.

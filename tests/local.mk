@@ -713,6 +713,43 @@ check%TESTS: AM_MAKEFLAGS = -o config.h -o git-hash.h
 TESTS = $(net_tests) $(rdma_tests) $(tidy_tests) $(cmocka_tests) $(fault_tests) $(nccl_quick_tests) $(cli_tests) \
 	$(ucx_tests) $(smc_tests) $(fuzz_tests) $(sim_tests)
 
+# Those that take half a minute and more, with all four jobs of a machine with two CPUs busy.
+slow_tests = \
+	tests/abi/test_fault \
+	tests/abi/test_rdma_calls \
+	tests/abi/test_rdma_faults \
+	tests/abi/test_slow_nic \
+	tests/cli/compare.bats \
+	tests/cli/demo.bats \
+	tests/cli/doctor.bats \
+	tests/cli/examples.bats \
+	tests/cli/exit.bats \
+	tests/cli/perf.bats \
+	tests/cli/stat.bats \
+	tests/cli/tutorial.sh \
+	tests/cli/validate.bats \
+	tests/cli/validate_rma.bats \
+	tests/faults/check.sh \
+	tests/net/ipv6.sh \
+	tests/net/mesh.sh \
+	tests/net/rails.sh \
+	tests/net/unreachable.sh \
+	tests/net/why.sh \
+	tests/rdma/iwarp.sh \
+	tests/rdma/roce2.sh \
+	tests/smc/fallback.sh \
+	tests/ucx/faults.sh \
+	tests/ucx/shm.sh
+
+# Both together are `make check`.
+check-quick: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter-out $(slow_tests),$(TESTS))'
+check-slow: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(filter $(slow_tests),$(TESTS))'
+# How many programs check-quick leaves out.
+count-slow:
+	@echo $(words $(filter $(slow_tests),$(TESTS)))
+
 TEST_EXTENSIONS = .sh .bats
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(TAP_DRIVER)
@@ -901,6 +938,6 @@ lint: $(nodist_man_MANS)
 lint_dirs = plugin core gdr verbs socket topo tools
 lint_scripts = autogen.sh .ci/run tools/* tests/* tests/*/* tests/vm/cases/*
 
-.PHONY: check-browser check-site bench-nccl check-packages check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
+.PHONY: check-quick check-slow count-slow check-browser check-site bench-nccl check-packages check-device check-unit check-abi check-fuzz check-tidy check-net check-cli check-faults check-rdma check-ucx check-smc check-nccl check-old-new check-threads \
 	check-valgrind vm vm-bench vm-compare vm-smc fuzz coverage lint soak soak-sim soak-sim-rma \
 	soak-faults

@@ -300,6 +300,7 @@ static void begin(void)
 {
 	memset(&w, 0, sizeof(w));
 	braid_param.chunk = 16384;
+	null_tick_ns = 10000000;	/* a window that closes waits for announced bytes, for 1 s */
 	null_pair_init(&w.pair, &(struct null_config){ .lanes = LANES, .held = true });
 	for (unsigned i = 0; i < 2; i++)
 		braid_rma_start(&w.rma[i], &w.pair.dev[i]);

@@ -14,7 +14,7 @@
 #include "core/link/recover.h"
 #include "core/msg/comms.h"
 
-uint64_t null_now_ns = 1000000000u;
+uint64_t null_now_ns = 1000000000u, null_tick_ns;
 unsigned null_posts;
 
 static struct braid_transport transport;	/* null_transport, with these post() and push() */
@@ -261,7 +261,7 @@ static unsigned pairs;
 
 static uint64_t os_now_ns(void)
 {
-	return null_now_ns;
+	return null_now_ns += null_tick_ns;
 }
 
 static void os_enter(void)

@@ -87,7 +87,7 @@ void null_dump(const struct null_pair *p);
 
 /* --- the process around it ----------------------------------------------------------------- */
 
-extern uint64_t null_now_ns;
+extern uint64_t null_now_ns, null_tick_ns;	/* the clock; what each look at it adds, at first 0 */
 
 extern unsigned null_posts;	/* messages sent by post(), before they were queued, ever */
 

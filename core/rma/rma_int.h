@@ -3,6 +3,7 @@
 #ifndef BRAID_RMA_RMA_INT_H
 #define BRAID_RMA_RMA_INT_H
 
+#include "core/link/control.h"
 #include "core/link/lane.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
@@ -27,6 +28,17 @@ static inline void braid_rma_spread(struct braid_rma_channel *ch, bool spread)
 	ch->spread = spread;
 }
 
+/* The peer's NIC has not placed or read bytes: announce keys again if those it has are void. */
+static inline void braid_rma_keys_due(struct braid_rma_channel *ch)
+{
+	struct braid_link *link = ch->comm->link;
+
+	if (!ch->placed || ch->rkey_epoch == braid_link_rkey_epoch(link))
+		return;
+	braid_comm_control_due(ch->comm);
+	braid_link_urge(link);
+}
+
 /* --- post.c ----------------------------------------------------------------------------------- */
 
 bool braid_rma_waits(const struct braid_comm *c, struct braid_waiting *ret);
@@ -45,8 +57,6 @@ void braid_rma_got_end(struct braid_rma_channel *ch, struct braid_rma_op *op, ui
 /* --- window.c --------------------------------------------------------------------------------- */
 
 bool braid_rma_announce(struct braid_comm *c);	/* false: no room for all */
-/* The peer's NIC has not placed or read bytes: give it keys again if those it has are void. */
-void braid_rma_keys_due(struct braid_rma_channel *ch);
 
 /* --- apply.c ---------------------------------------------------------------------------------- */
 

@@ -335,11 +335,3 @@ bool braid_rma_announce(struct braid_comm *c)
 	braid_unlock(&ch->rma->lock);
 	return all;
 }
-
-void braid_rma_keys_due(struct braid_rma_channel *ch)
-{
-	if (!ch->placed || ch->rkey_epoch == braid_link_rkey_epoch(ch->comm->link))
-		return;
-	braid_comm_control_due(ch->comm);
-	braid_link_urge(ch->comm->link);
-}

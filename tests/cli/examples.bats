@@ -563,6 +563,9 @@ torchrun()
 			ip -n "${i#*:}" addr add "10.77.0.${i%%:*}/24" dev w0
 			ip -n "${i#*:}" link set w0 up
 		done
+		for i in "$a" "$b"; do		# the kernel finds a carrier when it pleases
+			timeout 10 bash -c "until ip -n $i link show w0 | grep -q 'state UP'; do sleep 0.1; done"
+		done
 		first=10.77.0.1 in_a=(ip netns exec "$a" unshare -u) in_b=(ip netns exec "$b" unshare -u)
 	else
 		first=127.0.0.1 in_a=(env) in_b=(env)

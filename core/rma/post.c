@@ -217,12 +217,26 @@ static void post_queued(struct braid_rma_channel *ch)
 	braid_hint(&ch->waits, false);
 }
 
+/* Free those that are over, up to the first that is not: test() takes no lock for that. */
+static void free_ops(struct braid_rma_channel *ch)
+{
+	struct braid_rma_op *op, *tmp;
+
+	braid_list_for_safe(op, tmp, &ch->ops, node) {
+		if (!atomic_load_explicit(&op->over, memory_order_acquire))
+			return;
+		braid_list_del(&op->node);
+		free(op);
+	}
+}
+
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more)
 {
 	struct braid_comm *c = ch->comm;
 	struct braid_link *link = c->link;
 
 	braid_assert_locked(&link->lock);
+	free_ops(ch);
 	op->ch = ch;
 	op->number = ch->posted++;
 	op->at_ns = braid_clock_now(braid_link_is_watched(link));
@@ -249,13 +263,11 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 
 void braid_rma_finish(struct braid_rma_op *op)
 {
-	struct braid_comm *c = op->ch->comm;
+	struct braid_traffic *done = &op->ch->comm->done;
 
-	braid_lock_wait(&c->link->lock);
-	braid_count(&c->done.messages, 1);
-	braid_count(&c->done.bytes, op->h.size);
-	braid_list_del(&op->node);
-	braid_unlock(&c->link->lock);
+	atomic_fetch_add_explicit(&done->messages, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&done->bytes, op->h.size, memory_order_relaxed);
+	atomic_store_explicit(&op->over, true, memory_order_release);
 }
 
 enum braid_rma_state braid_rma_state(const struct braid_rma_op *op)

@@ -98,9 +98,10 @@ struct braid_rma_remote {		/* a window of the target */
 
 struct braid_rma_op {			/* an operation that was posted, as NCCL holds it */
 	struct braid_rma_channel *ch;	/* NULL: not there yet, or freed */
-	struct braid_list node;		/* ch->ops, until test() has returned done */
+	struct braid_list node;		/* ch->ops, until it is freed */
 	struct braid_xfer x;		/* its node: in the queue, a link's pending, or gets */
 	atomic_bool done;
+	atomic_bool over;		/* test() has returned done: the channel frees it */
 	atomic_int err;			/* done in vain: it makes no sense */
 	bool sent;			/* its frame is queued at home */
 	void *owner;			/* of the caller */
@@ -124,7 +125,7 @@ struct braid_rma_channel {
 	uint32_t next_seq;		/* of its EAGER frames */
 	/* of the rank that posts */
 	uint32_t posted;		/* operations, ever */
-	struct braid_list ops;		/* all that are not finished */
+	struct braid_list ops;		/* all that were posted, and are not freed yet */
 	struct braid_list queue;	/* of these: not sent yet, in order */
 	struct braid_list gets;		/* of these: sent, and waiting for bytes */
 	struct braid_rma_remote *remote;	/* open windows, by number */
@@ -189,7 +190,7 @@ bool braid_rma_words_move(struct braid_rma *rma);
 
 /* Post an operation.  `more`: others follow, so that it may wait for them to leave together. */
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more);
-/* An operation is over: forget it. */
+/* Count a channel's operation that is done; the channel frees it.  Needs no lock. */
 void braid_rma_finish(struct braid_rma_op *op);
 
 enum braid_rma_state {			/* of an operation */

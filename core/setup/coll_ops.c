@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/log.h"
 #include "core/link/link.h"
@@ -18,9 +19,10 @@ static int op_new(const struct braid_coll *coll, unsigned rank, struct braid_rma
 
 	if (!coll->peer || rank >= coll->rma.nranks)
 		return -EINVAL;
-	op = calloc(1, sizeof(*op));
+	op = malloc(sizeof(*op));		/* calloc() does not use what was freed last */
 	if (!op)
 		return braid_no_memory("a put");
+	memset(op, 0, sizeof(*op));
 	braid_list_init(&op->node);
 	braid_list_init(&op->x.node);
 	*ret = op;
@@ -143,7 +145,8 @@ static int finish(struct braid_rma_op *op)
 
 	if (op->ch)
 		braid_rma_finish(op);
-	free(op);
+	else
+		free(op);
 	return err ? err : 1;
 }
 

@@ -166,7 +166,8 @@ static void view_channel(const struct braid_comm *c, uint64_t now, struct braid_
 			.size = op->h.size, .done = op->cut, .age_ns = braid_since(op->at_ns, now),
 		};
 
-		add_message(view, &m);
+		if (!atomic_load(&op->over))
+			add_message(view, &m);
 	}
 }
 

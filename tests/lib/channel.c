@@ -149,14 +149,10 @@ bool op_done(struct braid_rma_op *op)
 
 int op_end(struct braid_rma_op *op)
 {
-	struct braid_link *link = op->ch->comm->link;
 	int err = atomic_load(&op->err);
 
 	assert_true(atomic_load(&op->done));
-	braid_lock_wait(&link->lock);
-	braid_list_del(&op->node);
-	braid_unlock(&link->lock);
-	free(op);
+	braid_rma_finish(op);
 	return err;
 }
 

@@ -26,7 +26,7 @@ enum {
 #ifdef __SANITIZE_ADDRESS__
 	SEEDS = 300, RMA_SEEDS = 40,
 #else
-	SEEDS = 3000, RMA_SEEDS = 300,
+	SEEDS = 3000, RMA_SEEDS = 2000,
 #endif
 	REPLAY = 32, SABOTAGED = 32, PLANTED = 8,
 	RENEWED = 1000,			/* of so many seeds, one at least replaces a lane for new keys */

@@ -61,12 +61,23 @@ static void failed(struct braid_comm *c, int err)
 	struct braid_rma *rma = ch->rma;
 	int none = 0;
 
-	if (c->closed || (c->sender && !c->opened))	/* connect() goes on by another link */
+	if (c->closed || !ch->adopted)	/* connect() may go on by another link */
 		return;
 	if (c->peer_closed && !unfinished(c))	/* that rank is done, and ended before this one */
 		return;
 	atomic_store(&rma->failed, c);
 	atomic_compare_exchange_strong(&rma->err, &none, err);
+}
+
+void braid_rma_adopt(struct braid_rma_channel *ch, unsigned rank)
+{
+	int err = atomic_load(&ch->comm->err);
+
+	braid_assert_locked(&ch->comm->link->lock);
+	ch->rank = (int)rank;
+	atomic_store(&ch->adopted, true);
+	if (err)
+		failed(ch->comm, err);
 }
 
 int braid_rma_error(struct braid_comm *c)
@@ -298,6 +309,7 @@ int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)
 		return -ENOMEM;
 	ch->comm = c;
 	ch->rma = rma;
+	ch->adopted = !c->sender;
 	ch->rank = BRAID_RMA_NO_RANK;
 	ch->rank_due = true;
 	braid_list_init(&ch->ops);

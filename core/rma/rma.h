@@ -121,6 +121,7 @@ struct braid_rma_channel {
 	struct braid_list node;		/* rma->channels; under rma->lock */
 	struct braid_comm *comm;
 	struct braid_rma *rma;		/* NULL: it is closed */
+	atomic_bool adopted;		/* else connect() may yet close it, and try another */
 	int rank;			/* of the peer */
 	uint32_t next_seq;		/* of its EAGER frames */
 	/* of the rank that posts */
@@ -187,6 +188,9 @@ int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, ui
 bool braid_rma_words_move(struct braid_rma *rma);
 
 /* --- a channel, with its link's lock held -------------------------------------------------- */
+
+/* connect() has returned the channel: from now on the communicator moves it, and closes it. */
+void braid_rma_adopt(struct braid_rma_channel *ch, unsigned rank);
 
 /* Post an operation.  `more`: others follow, so that it may wait for them to leave together. */
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more);

@@ -298,7 +298,7 @@ static void peer_opened(struct braid_coll_peer *p, struct braid_comm *c)
 	struct braid_rma_op *op, *tmp;
 
 	braid_lock_wait(&c->link->lock);
-	ch->rank = (int)p->rank;
+	braid_rma_adopt(ch, p->rank);
 	braid_list_for_safe(op, tmp, &p->early, node) {
 		braid_list_del(&op->node);
 		braid_rma_post(ch, op, true);

@@ -214,7 +214,8 @@ static unsigned some_channels(struct braid_coll *coll, struct braid_rma_channel 
 			break;
 		braid_list_del(&ch->node);
 		braid_list_add_tail(all, &ch->node);
-		if (has_link(ret, n, ch->comm->link))
+		/* connect() may free one that is not adopted at any time. */
+		if (!atomic_load(&ch->adopted) || has_link(ret, n, ch->comm->link))
 			continue;
 		braid_link_pin(ch->comm->link);
 		ret[n++] = ch;

@@ -29,6 +29,9 @@ void channel_make(struct braid_comm *s, struct braid_comm *r)
 {
 	ca = make(&rma[A], s);
 	cb = make(&rma[B], r);
+	braid_lock_wait(&s->link->lock);
+	braid_rma_adopt(ca, B);
+	braid_unlock(&s->link->lock);
 }
 
 void channel_start(void)

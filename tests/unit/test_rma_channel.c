@@ -505,10 +505,13 @@ static void the_first_channel_that_fails_is_the_communicators_error(void **state
 {
 	(void)state;
 	braid_lock_wait(&cs->link->lock);
-	cs->opened = false;			/* connect() would try another link */
+	ca->adopted = false;			/* connect() would try another link */
 	braid_comm_fail(cs, -EREMOTEIO);
-	braid_unlock(&cs->link->lock);
 	assert_int_equal(atomic_load(&rma[A].err), 0);
+	braid_rma_adopt(ca, B);			/* it has returned this one */
+	braid_unlock(&cs->link->lock);
+	assert_int_equal(atomic_load(&rma[A].err), -EREMOTEIO);
+	assert_ptr_equal(atomic_load(&rma[A].failed), cs);
 	braid_lock_wait(&cr->link->lock);
 	braid_comm_fail(cr, -ENOMEM);
 	braid_unlock(&cr->link->lock);

@@ -191,25 +191,6 @@ static void progress_receives_for_a_rank_that_posts_nothing(void **state)
 	assert_memory_equal(theirs + 8, mine, 100000);
 }
 
-static void progress_leaves_a_channel_alone_until_connect_has_returned_it(void **state)
-{
-	struct braid_rma_channel *ch;
-	struct braid_rma_op *op;
-
-	(void)state;
-	assert_int_equal(settle(A, put((struct braid_put){ .word = wa, .value = 1 })), 1);
-	ch = coll[A]->peer[1]->ch;
-	atomic_store(&ch->adopted, false);	/* another thread may free it */
-	op = put((struct braid_put){ .src = wa, .dst = wa, .size = 100000, .dst_off = 8 });
-	for (int i = 0; i < 50; i++) {
-		assert_int_equal(braid_coll_progress(coll[B]), 0);
-		assert_int_equal(braid_coll_progress(coll[A]), 0);
-	}
-	assert_false(atomic_load(&op->done));
-	atomic_store(&ch->adopted, true);
-	assert_int_equal(settle(A, op), 1);
-}
-
 static void an_operation_that_waits_for_its_window_leaves_with_a_later_call(void **state)
 {
 	struct braid_rma_window *w = open_window(A, mine, 64);	/* number 2: B has only number 0 */
@@ -253,7 +234,6 @@ int main(void)
 		OPS(puts_signals_and_gets_of_any_size_arrive),
 		OPS(an_operation_in_vain_returns_its_error_once_and_is_freed),
 		OPS(progress_receives_for_a_rank_that_posts_nothing),
-		OPS(progress_leaves_a_channel_alone_until_connect_has_returned_it),
 		OPS(an_operation_that_waits_for_its_window_leaves_with_a_later_call),
 		OPS(a_channel_that_fails_is_told_by_each_call),
 	};

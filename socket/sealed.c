@@ -25,6 +25,7 @@ enum {
 	IOV_MAX_TX = 64,
 	OUT_SIZE = BRAID_SEALED_ROOM + BRAID_SEALED_RECORDS * BRAID_RECORD_UPDATE,
 	IN_SIZE = BRAID_SEALED_ROOM,
+	PART_READS = 4, PART_NS = 2000000000,	/* for one record: see check_part() */
 };
 
 int braid_seal_init(struct braid_seal *s, uint8_t cipher, const uint8_t *secret, bool peer_keeps)
@@ -211,8 +212,25 @@ static ssize_t read_more(struct braid_unseal *u, int fd, bool *dry)
 	return n;
 }
 
+/*
+ * A changed bit in its length makes a record longer than what was sent.  Rare small records would
+ * fill it, for many seconds, and nothing would be opened meanwhile.  0, or -ETIMEDOUT.
+ */
+static int check_part(struct braid_unseal *u)
+{
+	uint64_t now = braid_os->now_ns();
+
+	if (!u->part_ns) {
+		u->part_ns = now;
+		u->part_reads = 0;
+	}
+	return ++u->part_reads > PART_READS && braid_since(u->part_ns, now) >= PART_NS ?
+		       -ETIMEDOUT : 0;
+}
+
 ssize_t braid_unseal_read(struct braid_unseal *u, int fd, char *to, bool *dry)
 {
+	bool more = false;
 	ssize_t n;
 	size_t used;
 
@@ -221,15 +239,20 @@ ssize_t braid_unseal_read(struct braid_unseal *u, int fd, char *to, bool *dry)
 			n = braid_records_open(u->records, u->in + u->at, u->end - u->at,
 					       (uint8_t *)to, BRAID_SEALED_ROOM, &used);
 			u->at += used;
+			if (used)
+				u->part_ns = 0;
 			if (n)
 				return n;
 			if (used)
 				continue;	/* only a change of keys */
+			if (more && check_part(u))
+				return -ETIMEDOUT;
 		}
 		if (*dry)
 			return -EAGAIN;
 		n = read_more(u, fd, dry);
 		if (n <= 0)
 			return n;
+		more = true;
 	}
 }

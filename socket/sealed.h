@@ -38,6 +38,8 @@ struct braid_unseal {			/* guarded by the lane's io lock */
 	bool kernel;			/* the kernel opens, and there are no records here */
 	uint8_t *in;			/* what was read and is not opened yet */
 	size_t at, end;
+	uint64_t part_ns;		/* since when a record is here in part; 0: none is */
+	unsigned part_reads;		/* reads since then that did not complete it */
 };
 
 /* 0 or -ENOMEM.  Secrets are copied.  peer_keeps: see struct braid_lane_keys. */
@@ -59,8 +61,9 @@ int braid_seal_count(struct braid_seal *s, size_t n);
 
 /*
  * Read records from fd and open them into `to`, which has room for BRAID_SEALED_ROOM bytes: how
- * many bytes; 0: the end of the stream; -EAGAIN: no record is here whole; -EILSEQ: one is false; or
- * -errno.  *dry: the socket was emptied, so it is not read again.
+ * many bytes; 0: the end of the stream; -EAGAIN: no record is here whole; -EILSEQ: one is false;
+ * -ETIMEDOUT: bytes come, but for too long they have completed no record; or -errno.  *dry: the
+ * socket was emptied, so it is not read again.
  */
 ssize_t braid_unseal_read(struct braid_unseal *u, int fd, char *to, bool *dry);
 

@@ -90,6 +90,7 @@ unit_tests = \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
 	tests/unit/test_record \
+	tests/unit/test_sealed \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
 	tests/unit/test_proto_rma \

@@ -86,10 +86,11 @@ to_host()
 {
 	local listener port rc=0
 
+	rm -f "$tmp/err"		# of the listener before
 	BRAID_TEST_FAKE_DEVICES=$1 "$braid" validate --plugin "$plugin" --listen 127.0.0.1:0 \
 		2>"$tmp/err" 3>&- &
 	listener=$!
-	until port=$(sed -n 's/^listening on port //p' "$tmp/err" | grep .); do
+	until port=$(sed -n 's/^listening on port //p' "$tmp/err" 2>/dev/null | grep .); do
 		kill -0 $listener || return
 		sleep 0.05
 	done

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/log.h"
 #include "core/link/link.h"
@@ -19,10 +18,9 @@ static int op_new(const struct braid_coll *coll, unsigned rank, struct braid_rma
 
 	if (!coll->peer || rank >= coll->rma.nranks)
 		return -EINVAL;
-	op = malloc(sizeof(*op));		/* calloc() does not use what was freed last */
+	op = calloc(1, sizeof(*op));
 	if (!op)
 		return braid_no_memory("a put");
-	memset(op, 0, sizeof(*op));
 	braid_list_init(&op->node);
 	braid_list_init(&op->x.node);
 	*ret = op;

@@ -712,11 +712,14 @@ void sim_rma_killed(unsigned proc)
 		for (unsigned i = 0; i < g->nranks; i++) {
 			struct rank *r = &g->rank[i];
 
-			if (r->proc != proc || r->life != sim.proc[proc].life || is_over(r))
+			if (r->proc != proc || r->life != sim.proc[proc].life)
 				continue;
-			r->state = KILLED;
+			/* Also one that has left: others may not know yet that it has taken all. */
 			if (!g->doomed_at)
 				g->doomed_at = sim.now;
+			if (is_over(r))
+				continue;
+			r->state = KILLED;
 			if (!g->killed_at) {
 				g->killed_at = sim.now;
 				g->killed = i;

@@ -26,8 +26,8 @@ void braid_reads_allow(void);
 /* --- with the link's lock held ------------------------------------------------------------- */
 
 /*
- * Can the lane's NIC read from x->to into x->mr?  Not on a link with
- * checksums, since a read has none; and not by keys that the peer has revoked.
+ * Can the lane's NIC read from x->to into x->mr?  Not on a link with checksums, since a read has
+ * none; and not by keys that the peer has revoked.
  */
 bool braid_lane_can_read(const struct braid_lane *lane, const struct braid_xfer *x);
 /*

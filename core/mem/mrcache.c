@@ -240,7 +240,8 @@ static struct braid_mrc *get(struct braid_dev *dev, const struct braid_transport
 	*made = (struct braid_mrc){
 		.beg = (uint64_t)(uintptr_t)mem->data, .prio = prio, .refs = 1,
 		.id = mem->gpu ? mem->gpu_id : 0, .gpu = mem->gpu, .send_only = mem->send_only,
-		.readable = mem->readable, .dev = dev, .tr = tr,
+		.readable = mem->readable || mem->gpu,	/* NICs read a GPU's to flush, anyway */
+		.dev = dev, .tr = tr,
 	};
 	made->end = made->reach = made->beg + mem->size;
 	*ret_err = reg(made, mem);

@@ -128,7 +128,7 @@ int gdr_map(void *g, struct mh mh, void **ret, size_t size)
 	return 0;
 }
 
-/* What was taken away is no mapping any more. */
+/* A mapping that was taken away can no longer be used. */
 int gdr_unmap(void *g, struct mh mh, void *at, size_t size)
 {
 	struct range *r = range_of(g, mh);

@@ -158,6 +158,34 @@ static void a_receive_shares_no_registration_of_a_send(void **state)
 	assert_int_equal(given, 0);
 }
 
+/*
+ * Peers' NICs may read a window, and no host memory that is no window.  A GPU's memory is always
+ * registered so that NICs read it, which a flush needs.
+ */
+static void a_window_shares_a_registration_that_may_be_read(void **state)
+{
+	static const struct braid_gpu gpu = { .reg = nic_reg };
+	struct braid_mem mem = { .data = (void *)PAGE, .size = PAGE, .fd = -1 };
+	static struct braid_transport with;
+	struct braid_mr *m[6];
+
+	(void)state;
+	with = nic;
+	with.gpu = &gpu;
+	dev.best = &with;
+	for (unsigned i = 0; i < 6; i++) {	/* each: plain, a window, plain again */
+		mem.gpu = i >= 3;
+		mem.gpu_id = mem.gpu ? 7 : 0;
+		mem.gpu_index = -1;
+		mem.readable = i % 3 == 1;
+		assert_int_equal(braid_mr_new(link.key.dev, &mem, &m[i]), 0);
+		assert_int_equal(asked, i == 0 ? 1 : i < 3 ? 2 : 3);
+	}
+	for (unsigned i = 0; i < 6; i++)
+		braid_mr_free(m[i]);
+	assert_int_equal(given, 0);
+}
+
 /* The ranges that were registered with the NIC, by key. */
 static struct { unsigned beg, end; } ranges[STEPS + 1];
 
@@ -381,6 +409,7 @@ int main(void)
 		cmocka_unit_test_setup(host_memory_is_given_to_no_nic_when_strict, setup),
 		cmocka_unit_test_setup(a_covering_registration_is_shared_or_the_nic_registers, setup),
 		cmocka_unit_test_setup(a_receive_shares_no_registration_of_a_send, setup),
+		cmocka_unit_test_setup(a_window_shares_a_registration_that_may_be_read, setup),
 		cmocka_unit_test_setup(any_order_of_calls_ends_as_in_a_list, setup),
 		cmocka_unit_test_setup(they_are_counted, setup),
 		cmocka_unit_test_setup(beyond_the_ports_limit_no_nic_is_asked, setup),

@@ -173,10 +173,10 @@ struct braid_transport {
 	 */
 	int (*post)(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
 	/*
-	 * Have the NIC read the peer's memory, and call braid_read_over() when that is done, in the
-	 * order of these calls.  0, or -EAGAIN: not now.  Only after braid_reads_offer().
+	 * Have the NIC read the peer's memory, and call braid_reads_over() when that is done, in
+	 * the order of these calls.  0, or -EAGAIN: not now.  Only after braid_reads_offer().
 	 */
-	int (*read)(struct braid_lane *lane, const struct braid_read *r);
+	int (*read)(struct braid_lane *lane, struct braid_read *r);
 	/*
 	 * Read what has arrived, at most BRAID_CALL_BUDGET bytes.  Returns how many frames or
 	 * pieces were read, 0 if nothing had arrived, or a negative errno: the lane is dead.

@@ -113,8 +113,6 @@ struct braid_qp {
 	uint32_t sq_posted, sq_signal;	/* work requests ever posted; the last signalled one */
 	_Atomic uint32_t sq_done;	/* of them, known to be completed */
 	unsigned sq_max, inline_max;
-	uint32_t read_wr[BRAID_READS_MAX];	/* the work requests that read ... */
-	uint32_t reads_begun, reads_over;	/* ... ever */
 	uint32_t wr_head, wr_tail;	/* the peer's slots: ever used, known to be posted again */
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees a slot */
 	unsigned wr_max;

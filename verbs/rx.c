@@ -55,17 +55,6 @@ static int slots_post(struct braid_qp *w)
 	return braid_qp_post_recv(w, w->again) ? -EIO : 0;
 }
 
-/* Requests up to that one are complete, and reads among them. */
-static void sent(struct braid_lane *lane, struct braid_qp *w, uint32_t wr)
-{
-	atomic_store_explicit(&w->sq_done, wr, memory_order_release);
-	while (w->reads_over != w->reads_begun &&
-	       (int32_t)(wr - w->read_wr[w->reads_over % BRAID_READS_MAX]) >= 0) {
-		w->reads_over++;
-		braid_read_over(lane);
-	}
-}
-
 static int handle_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)
 {
 	if (!(wc->wc_flags & IBV_WC_WITH_IMM) && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
@@ -88,7 +77,9 @@ static int handle_completions(struct braid_lane *lane, struct braid_qp *w)
 			break;
 		}
 		if (!(wc->opcode & IBV_WC_RECV)) {
-			sent(lane, w, (uint32_t)wc->wr_id);
+			atomic_store_explicit(&w->sq_done, (uint32_t)wc->wr_id,
+					      memory_order_release);
+			braid_reads_over(lane, (uint32_t)wc->wr_id);
 			continue;
 		}
 		err = handle_recv(lane, wc, braid_slot_data(braid_slot_wr(wc)));

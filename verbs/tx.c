@@ -372,7 +372,7 @@ static int add_next(struct braid_lane *lane, struct braid_qp *w)
 	return 0;
 }
 
-int braid_verbs_read(struct braid_lane *lane, const struct braid_read *r)
+int braid_verbs_read(struct braid_lane *lane, struct braid_read *r)
 {
 	struct braid_qp *w = braid_qp_of(lane);
 	struct ibv_send_wr *wr;
@@ -385,7 +385,7 @@ int braid_verbs_read(struct braid_lane *lane, const struct braid_read *r)
 	wr->wr.rdma.remote_addr = r->from;
 	wr->wr.rdma.rkey = r->remote;
 	signal_it(w, wr);
-	w->read_wr[w->reads_begun++ % BRAID_READS_MAX] = w->sq_posted;
+	r->id = w->sq_posted;
 	if (braid_verbs_chain_post(w))		/* the next poll reports it, like any fault */
 		atomic_store(&w->broken, true);
 	return 0;

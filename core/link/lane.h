@@ -74,6 +74,7 @@ enum { BRAID_READS_MAX = 16 };		/* of one lane, in progress at once */
 struct braid_lane_one_read {
 	struct braid_xfer *x;		/* NULL: nothing waits for it any more */
 	uint32_t len;
+	uint32_t id;			/* the carrier's */
 };
 
 /* What its NIC reads from the peer's memory: core/link/reads.h. */

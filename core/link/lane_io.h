@@ -167,12 +167,13 @@ struct braid_read {			/* for read() of struct braid_transport */
 	uint32_t remote;		/* key and address of the peer's */
 	uint64_t from;
 	uint32_t len;
+	uint32_t id;			/* set by read(): rising, modulo 2^32 */
 };
 bool braid_reads_allowed(void);		/* may a peer's NIC read, too?  core/link/reads.h */
 /* From lane_open(): the carrier reads, `most` at once (BRAID_READS_MAX), of `len` bytes each. */
 void braid_reads_offer(struct braid_lane *lane, unsigned most, uint32_t len);
-/* The oldest read has ended: its bytes are in place. */
-void braid_read_over(struct braid_lane *lane);
+/* Reads up to that id have ended, if there are any: their bytes are in place. */
+void braid_reads_over(struct braid_lane *lane, uint32_t id);
 
 /* --- not to move frames: after a failure, and for health() --------------------------------- */
 

@@ -49,7 +49,7 @@ uint32_t braid_lane_read(struct braid_lane *lane, struct braid_xfer *x, char *to
 	braid_assert_locked(&lane->link->lock);
 	if (!braid_lane_up(lane) || !has_room(r, lane->flight_max) || lane->tr->read(lane, &read))
 		return 0;
-	r->of[r->begun++ % BRAID_READS_MAX] = (struct braid_lane_one_read){ x, read.len };
+	r->of[r->begun++ % BRAID_READS_MAX] = (struct braid_lane_one_read){ x, read.len, read.id };
 	r->bytes += read.len;
 	return read.len;
 }
@@ -64,10 +64,13 @@ static void over(struct braid_lane *lane, bool read)
 		one->x->ops->read_over(one->x, one->len, read);
 }
 
-void braid_read_over(struct braid_lane *lane)
+void braid_reads_over(struct braid_lane *lane, uint32_t id)
 {
+	const struct braid_lane_reads *r = &lane->reads;
+
 	braid_assert_locked(&lane->link->lock);
-	over(lane, true);
+	while (r->over != r->begun && (int32_t)(id - r->of[r->over % BRAID_READS_MAX].id) >= 0)
+		over(lane, true);
 }
 
 void braid_lane_reads_lost(struct braid_lane *lane)

@@ -21,9 +21,12 @@ static struct braid_read last;
 static unsigned nread, nlost;
 static uint32_t bytes;
 
-static int note_read(struct braid_lane *lane, const struct braid_read *r)
+static uint32_t ids, ended;
+
+static int note_read(struct braid_lane *lane, struct braid_read *r)
 {
 	(void)lane;
+	r->id = ids++;
 	last = *r;
 	return 0;
 }
@@ -51,6 +54,7 @@ static int setup_reads(void **state)
 	lane()->tr = &reading;
 	mr.key[0] = (struct braid_key){ .mr = &mr, .local = 3 };
 	nread = nlost = bytes = 0;
+	ids = ended = UINT32_MAX;		/* so that they wrap */
 	braid_reads_offer(lane(), 3, 1000);
 	return 0;
 }
@@ -76,7 +80,7 @@ static uint32_t read_some(struct braid_xfer *x, uint32_t len)
 static void one_is_over(void)
 {
 	braid_lock_wait(&pair.end[A]->lock);
-	braid_read_over(lane());
+	braid_reads_over(lane(), ended++);
 	braid_unlock(&pair.end[A]->lock);
 }
 

@@ -26,11 +26,12 @@ static unsigned nbegun, nover, fences;
 static bool is_full;
 static struct braid_transport reading;
 
-static int note_read(struct braid_lane *lane, const struct braid_read *r)
+static int note_read(struct braid_lane *lane, struct braid_read *r)
 {
 	(void)lane;
 	if (is_full)
 		return -EAGAIN;
+	r->id = nbegun;
 	begun[nbegun++] = *r;
 	return 0;
 }
@@ -84,7 +85,7 @@ static void read_ends(void)
 	assert_true(nover <= nbegun);
 	memcpy(r->to, (const void *)(uintptr_t)r->from, r->len);
 	braid_lock_wait(&pair.end[A]->lock);
-	braid_read_over(lane());
+	braid_reads_over(lane(), r->id);
 	braid_unlock(&pair.end[A]->lock);
 }
 

@@ -47,6 +47,7 @@ static struct {
 	pthread_t thread;
 	int wake;			/* eventfd */
 	atomic_bool stop, dump;
+	atomic_bool exiting;		/* no metrics are written any more */
 	struct braid_log_gate dump_gate;
 } st = { .wake = -1 };
 
@@ -149,6 +150,18 @@ static void expand(const char *pattern, char *ret, size_t len)
 	}
 }
 
+/* A file that outlives its process would go on saying that its links are up. */
+static void remove_metrics(void)
+{
+	char path[2 * BRAID_PARAM_STR_MAX];
+	struct stat sb;
+
+	expand(braid_param.metrics_file, path, sizeof(path));
+	if (atomic_exchange(&st.wrote, false) && !lstat(path, &sb) && S_ISREG(sb.st_mode) &&
+	    sb.st_uid == geteuid())
+		unlink(path);
+}
+
 static void write_metrics(void)
 {
 	static bool warned;
@@ -164,24 +177,14 @@ static void write_metrics(void)
 		braid_info("BRAID_METRICS_FILE: %s can't be written: %s", path, strerror(errno));
 	warned |= errno != 0;
 	braid_text_free(&t);
-}
-
-/* A file that outlives its process would go on saying that its links are up. */
-static void remove_metrics(void)
-{
-	char path[2 * BRAID_PARAM_STR_MAX];
-	struct stat sb;
-
-	expand(braid_param.metrics_file, path, sizeof(path));
-	if (atomic_exchange(&st.wrote, false) && !lstat(path, &sb) && S_ISREG(sb.st_mode) &&
-	    sb.st_uid == geteuid())
-		unlink(path);
+	if (atomic_load(&st.exiting))
+		remove_metrics();	/* exit() may have looked before they were there */
 }
 
 /* A process may exit() with links: many jobs never tell NCCL that they are done. */
 static void __attribute__((destructor)) remove_metrics_at_exit(void)
 {
-	atomic_store(&st.stop, true);
+	atomic_store(&st.exiting, true);
 	if (!atomic_load(&braid_forked))
 		remove_metrics();
 }
@@ -234,7 +237,7 @@ static void dump(void)
 /* Milliseconds until the metrics are due; -1: never. */
 static int metrics_due(uint64_t *next, uint64_t now)
 {
-	if (!braid_param.metrics_file[0])
+	if (!braid_param.metrics_file[0] || atomic_load(&st.exiting))
 		return -1;
 	if (now >= *next) {
 		write_metrics();

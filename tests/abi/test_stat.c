@@ -469,10 +469,11 @@ static void metrics_file(struct abi *t)
 /* As many jobs do, the process exits with links that are open. */
 static void exit_with_metrics(struct abi *t)
 {
+	static struct net *net;		/* not a leak: it is still known at exit() */
 	char path[128];
-	struct net *net = abi_up(t);
 	struct pair p;
 
+	net = abi_up(t);
 	pair_open(net, &p);
 	exchange(net, p.send, p.recv, 1000, 1);
 	snprintf(path, sizeof(path), "%s/m-exit.prom", dir);

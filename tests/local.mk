@@ -101,6 +101,7 @@ unit_tests = \
 	tests/unit/test_rma_land \
 	tests/unit/test_rma_order \
 	tests/unit/test_rma_post \
+	tests/unit/test_rma_slot \
 	tests/unit/test_rma_window \
 	tests/unit/test_rma_word \
 	tests/unit/test_rx \

@@ -272,6 +272,20 @@ static const struct braid_txf *first_chunk(const struct braid_txq *q)
 	return chunk.comm == start.comm && chunk.rseq == start.rseq ? g : NULL;
 }
 
+/* Immediate data that says which chunk this is; false: it needs its header. */
+static bool imm_of(const struct braid_xfer *s, const struct braid_hdr *h, bool whole, uint32_t *ret)
+{
+	unsigned slot = h->rseq % BRAID_SLOTS, n = whole ? BRAID_IMM_WHOLE : h->n;
+
+	if (s->imm == BRAID_XFER_BY_SLOT) {
+		slot = s->slot;
+		n = s->slot_turn;
+	}
+	*ret = h->comm << 16 | slot << 8 | n;
+	return h->comm <= UINT16_MAX && s->imm != BRAID_XFER_BY_HDR &&
+	       (whole || n != BRAID_IMM_WHOLE);
+}
+
 /* Can the NIC write the chunk at f_sent, or behind a START at f_sent, into the receive? */
 static bool next_put(const struct braid_lane *lane, const struct braid_can *can, bool must_ack,
 		     struct braid_piece *ret)
@@ -283,24 +297,24 @@ static bool next_put(const struct braid_lane *lane, const struct braid_can *can,
 	unsigned m = lane->member, pm = lane->peer_member;
 	const struct braid_xfer *s = f->owner;
 	struct braid_hdr h;
-	bool imm;
+	uint32_t imm;
+	bool has_imm;
 
 	if (!f->ext_len || f->own || !s || !s->mr || pm >= s->to.nkeys ||
 	    (int32_t)(s->to.rkey_epoch - lane->peer_rkey_epoch) < 0 || !s->mr->key[m].mr ||
 	    q->ring[f->off] != BRAID_F_CHUNK || f->ext_len > can->put_max)
 		return false;
 	braid_hdr_read(q->ring + f->off, &h);
-	imm = !must_ack && !lane->link->checksums && !s->no_imm && h.len <= can->imm_max &&
-	      h.comm <= UINT16_MAX && h.n != BRAID_IMM_WHOLE;
+	has_imm = imm_of(s, &h, first, &imm) && !must_ack && !lane->link->checksums &&
+		  h.len <= can->imm_max;
 	/* Immediate data stands for one frame or a whole message; two headers must be adjacent. */
-	if (first && (imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
+	if (first && (has_imm ? h.len != h.size : f->off != at->off + BRAID_HDR_SIZE))
 		return false;
 	*ret = (struct braid_piece){
 		.kind = BRAID_PIECE_PUT, .data = f->ext, .len = h.len, .bytes = hdrs + f->ext_len,
 		.gpu = s->mr->gpu ? s->mr : NULL, .local = s->mr->key[m].local,
-		.to = s->to.addr + h.offset, .remote = s->to.key[pm], .has_imm = imm,
-		.imm = h.comm << 16 | h.rseq % BRAID_SLOTS << 8 | (first ? BRAID_IMM_WHOLE : h.n),
-		.hdrs = q->ring + at->off, .hdrs_len = hdrs,
+		.to = s->to.addr + h.offset, .remote = s->to.key[pm], .has_imm = has_imm,
+		.imm = imm, .hdrs = q->ring + at->off, .hdrs_len = hdrs,
 	};
 	return true;
 }

@@ -245,7 +245,8 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 		if (n < f->inl + f->ext_len)
 			break;
 		n -= f->inl + f->ext_len;
-		if (f->owner && !f->ext_len) {		/* copied: replay needs only the ring */
+		/* Copied, so replay needs only the ring; but a slot is in use until it is acked. */
+		if (f->owner && !f->ext_len && f->owner->imm != BRAID_XFER_BY_SLOT) {
 			braid_xfer_part_done(f->owner);
 			f->owner = NULL;
 		}

@@ -25,6 +25,12 @@ struct braid_xfer_ops {		/* calls up to the message layer, with the link's lock 
 	void (*read_over)(struct braid_xfer *x, uint32_t len, bool read);
 };
 
+enum braid_xfer_imm {			/* what immediate data may name one of its chunks by */
+	BRAID_XFER_BY_RECV,		/* the receive that it belongs to */
+	BRAID_XFER_BY_HDR,		/* nothing: it needs its header */
+	BRAID_XFER_BY_SLOT,		/* `slot` and `slot_turn` */
+};
+
 /* Part of struct braid_send (core/msg/comm.h). */
 struct braid_xfer {
 	const struct braid_xfer_ops *ops;
@@ -33,7 +39,8 @@ struct braid_xfer {
 	uint32_t seq;			/* its number in the comm */
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */
 	bool same_tag;			/* as the comm's message before it */
-	bool no_imm;			/* its chunks need their headers */
+	enum braid_xfer_imm imm;
+	uint8_t slot, slot_turn;	/* BY_SLOT */
 	atomic_bool *done;		/* set when no part is left */
 	struct braid_mr *mr;		/* of its memory; or NULL */
 	struct braid_place to;

@@ -300,10 +300,12 @@ int braid_comm_rx_imm(struct braid_lane *lane, unsigned slot, bool whole)
 	int err;
 
 	braid_assert_locked(&lane->link->lock);
-	if (c && (c->sender || c->kind))
+	if (c && (c->sender || (c->kind && whole)))
 		return -EBADMSG;
 	if (!c || braid_comm_drains(c))
 		return 0;
+	if (c->kind)
+		return c->kind->rx_imm(lane, c, slot);
 	e = braid_recv_at(c, slot);
 	if (!e || !e->posted || !e->placed)
 		return -EBADMSG;

@@ -24,6 +24,8 @@ struct braid_comm_kind {
 	bool (*rx_fast)(struct braid_comm *c, const struct braid_hdr *h, const char *payload);
 	char *(*rx_place)(const struct braid_lane *lane, const struct braid_comm *c,
 			  const struct braid_hdr *h, const struct braid_mr **ret_gpu);
+	/* A NIC wrote a chunk, whose header immediate data replaces: see braid_comm_rx_imm(). */
+	int (*rx_imm)(struct braid_lane *lane, struct braid_comm *c, unsigned slot);
 	/* Queue the control frames that are due; false: no room for all. */
 	bool (*send_control)(struct braid_comm *c);
 	/* See braid_comm_deliver_later(); true: nothing is left to deliver. */

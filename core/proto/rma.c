@@ -3,6 +3,7 @@
 #include "core/proto/rma.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #include "core/proto/cursor.h"
 #include "core/proto/frame.h"
@@ -41,6 +42,13 @@ static int check_what(unsigned what)
 		       -EBADMSG : 0;
 }
 
+/* Of a BULK: a slot and its turn, or none. */
+static bool is_slot(uint32_t id)
+{
+	return !id || (id >> 16 == BRAID_RMA_SLOT >> 16 && (id & 0xff) < BRAID_RMA_SLOTS &&
+		       (id >> 8 & 0xff) < BRAID_RMA_TURNS);
+}
+
 int braid_rma_unpack(const void *from, size_t n, struct braid_rma_hdr *ret)
 {
 	struct cursor c = { .r = from };
@@ -58,6 +66,8 @@ int braid_rma_unpack(const void *from, size_t n, struct braid_rma_hdr *ret)
 	ret->id = get32(&c);
 	ret->signal_offset = get64(&c);
 	ret->value = get64(&c);
+	if (ret->what & BRAID_RMA_BULK && !is_slot(ret->id))
+		return -EBADMSG;
 	if (check_what(ret->what) || ret->size > BRAID_MSG_MAX || ret->offset > BRAID_MSG_MAX)
 		return -EBADMSG;
 	n -= BRAID_RMA_HDR_SIZE;

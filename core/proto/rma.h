@@ -13,11 +13,15 @@
 enum {
 	BRAID_RMA_HDR_SIZE = 48,
 	BRAID_RMA_CONTEXTS = 256,	/* orders that one channel keeps apart */
+	BRAID_RMA_SLOTS = 64,		/* puts whose chunks immediate data can name at a time */
+	BRAID_RMA_TURNS = 128,		/* puts by one slot that it can tell apart */
+	BRAID_RMA_SLOT = 1 << 16,	/* in `id` of BULK, with the turn times 256, and the slot */
+	BRAID_RMA_TAKES_SLOTS = 1,	/* in n of a CREDIT */
 };
 
 enum braid_rma_what {
 	BRAID_RMA_DATA = 1,	/* `size` bytes follow: they go to `offset` of `window` */
-	BRAID_RMA_BULK = 2,	/* `size` bytes come in chunks */
+	BRAID_RMA_BULK = 2,	/* `size` bytes come in chunks; `id`: a slot, or 0 */
 	BRAID_RMA_SIGNAL = 4,	/* add `value` to the word at `signal_offset` of `signal_window` */
 	BRAID_RMA_ORDERED = 8,	/* SIGNAL: once all that its context sent before is here */
 	BRAID_RMA_GET = 16,	/* send these `size` bytes, in chunks of number `id` */

@@ -123,7 +123,7 @@ static int answer(struct braid_rma_channel *ch, const struct braid_rma_hdr *h,
 	r->x.parts = 1;
 	r->x.done = &r->done;
 	r->x.mr = w->mr;
-	r->x.no_imm = true;
+	r->x.imm = BRAID_XFER_BY_HDR;
 	braid_list_add_tail(&ch->replies, &r->node);
 	braid_link_pending(ch->comm->link, &r->x);
 	return 0;
@@ -160,6 +160,27 @@ static int data(struct braid_rma_channel *ch, struct braid_rma_order *o, struct 
 	err = braid_rma_land(ch, w, h, epoch, bytes);
 	if (err)
 		braid_rma_expect(o, -h->size);	/* it has an entry, so this can't fail */
+	return err;
+}
+
+/* Bytes of a large put will come, or have come by a NIC on another lane. */
+static int bulk(struct braid_rma_channel *ch, struct braid_rma_order *o, struct braid_rma_window *w,
+		const struct braid_rma_hdr *h)
+{
+	struct braid_hdr f = { .offset = h->offset, .n = h->context, .seq = braid_rma_epoch(o) };
+	uint64_t early;
+	int err = braid_rma_slot_named(ch, h, f.seq, &early);
+
+	if (!err)
+		err = braid_rma_bulk(ch, o, h);
+	if (err)
+		return err;
+	if (w)
+		atomic_fetch_add_explicit(&w->due, (int64_t)h->size, memory_order_relaxed);
+	for (; early && !err; early -= f.len) {
+		f.len = early < BRAID_CHUNK_LEN_MAX ? (uint32_t)early : BRAID_CHUNK_LEN_MAX;
+		err = braid_rma_chunk_is_here(ch, w, &f, true);
+	}
 	return err;
 }
 
@@ -200,9 +221,7 @@ int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
 	if (h.what & BRAID_RMA_DATA && w)
 		err = data(ch, o, w, &h, payload + BRAID_RMA_HDR_SIZE);
 	else if (h.what & BRAID_RMA_BULK)
-		err = braid_rma_bulk(ch, o, &h);
-	if (w && h.what & BRAID_RMA_BULK)
-		atomic_fetch_add_explicit(&w->due, (int64_t)h.size, memory_order_relaxed);
+		err = bulk(ch, o, w, &h);
 	if (err || !(h.what & BRAID_RMA_SIGNAL))
 		return err;
 	if (h.what & BRAID_RMA_ORDERED)

@@ -144,6 +144,7 @@ static void channel_free(struct braid_comm *c)
 	leave(c);
 	braid_rma_orders_free(ch);
 	free(ch->remote);
+	free(ch->slot);
 	free(ch->scratch);
 	free(ch);
 }
@@ -215,6 +216,17 @@ static int begin_chunk(struct braid_lane *lane, struct braid_comm *c)
 	return lane->rx_mr && !lane->gpu ? braid_rx_stage(lane) : 0;
 }
 
+static int rx_imm(struct braid_lane *lane, struct braid_comm *c, unsigned slot)
+{
+	struct braid_rma_channel *ch = c->channel;
+	bool early;
+	int err;
+
+	braid_assert_locked(&c->link->lock);
+	err = ch->placed ? braid_rma_slot_hdr(ch, slot, &lane->rx_hdr, &early) : -EBADMSG;
+	return err || early ? err : begin_chunk(lane, c);
+}
+
 static char *rx_place(const struct braid_lane *lane, const struct braid_comm *c,
 		      const struct braid_hdr *h, const struct braid_mr **ret_gpu)
 {
@@ -250,20 +262,14 @@ static int rx_begin(struct braid_lane *lane, struct braid_comm *c)
 	}
 }
 
-/* A chunk of a put is here; what a NIC wrote into a GPU, the GPU may not see yet. */
-static int chunk_is_here(const struct braid_lane *lane, struct braid_rma_channel *ch)
+static int chunk_came(const struct braid_lane *lane, struct braid_rma_channel *ch)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
-	struct braid_rma_window *w = lane->rx_target;
+	bool placed = h->flags & BRAID_FLAG_PLACED;
 
-	if (w)
-		atomic_fetch_sub_explicit(&w->due, h->len, memory_order_relaxed);
-	braid_rma_chunk_came(ch, h->len);
-	if (!(h->flags & BRAID_FLAG_PLACED))
+	if (!placed)
 		braid_rma_keys_due(ch);
-	if (w && w->mr->gpu && (lane->gpu || h->flags & BRAID_FLAG_PLACED))
-		return braid_rma_land_written(ch, w, h);
-	return braid_rma_landed(ch, (uint8_t)h->n, h->seq, h->len);
+	return braid_rma_chunk_is_here(ch, lane->rx_target, h, lane->gpu || placed);
 }
 
 static int rx_end(struct braid_lane *lane, struct braid_comm *c)
@@ -283,7 +289,7 @@ static int rx_end(struct braid_lane *lane, struct braid_comm *c)
 	if (err)
 		return err == -EAGAIN ? err : 0;
 	if (!c->sender)
-		return chunk_is_here(lane, ch);
+		return chunk_came(lane, ch);
 	braid_rma_got_end(ch, lane->rx_target, h->len);
 	return 0;
 }
@@ -295,6 +301,7 @@ static bool deliver(struct braid_comm *c)
 
 static const struct braid_comm_kind kind = {
 	.rx_begin = rx_begin, .rx_end = rx_end, .rx_fast = rx_fast, .rx_place = rx_place,
+	.rx_imm = rx_imm,
 	.send_control = braid_rma_announce, .deliver = deliver, .failed = failed,
 	.unfinished = unfinished, .orphans = orphans, .waits = braid_rma_waits, .forget = forget,
 	.close = leave, .free = channel_free,

@@ -62,12 +62,12 @@ int braid_rma_land(struct braid_rma_channel *ch, struct braid_rma_window *w,
 	return 0;
 }
 
-int braid_rma_land_written(struct braid_rma_channel *ch, struct braid_rma_window *w,
-			   const struct braid_hdr *h)
+/* A NIC has written a chunk into a GPU: make the GPU see it.  0 or -ENOMEM. */
+static int land_written(struct braid_rma_channel *ch, struct braid_rma_window *w,
+			const struct braid_hdr *h)
 {
 	struct landing *l = landing_new(ch, w, h->offset, NULL, 0);
 
-	braid_assert_locked(&ch->comm->link->lock);
 	if (!l)
 		return -ENOMEM;
 	l->flushes = true;
@@ -75,6 +75,17 @@ int braid_rma_land_written(struct braid_rma_channel *ch, struct braid_rma_window
 	l->context = (uint8_t)h->n;
 	l->epoch = h->seq;
 	return 0;
+}
+
+int braid_rma_chunk_is_here(struct braid_rma_channel *ch, struct braid_rma_window *w,
+			    const struct braid_hdr *h, bool by_nic)
+{
+	braid_assert_locked(&ch->comm->link->lock);
+	if (w)
+		atomic_fetch_sub_explicit(&w->due, h->len, memory_order_relaxed);
+	braid_rma_chunk_came(ch, h->len);
+	return w && w->mr->gpu && by_nic ? land_written(ch, w, h) :
+					   braid_rma_landed(ch, (uint8_t)h->n, h->seq, h->len);
 }
 
 static int landing_move(struct braid_rma_channel *ch, struct landing *l)

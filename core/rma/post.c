@@ -168,7 +168,7 @@ static const struct braid_xfer_ops ops = { .cut = cut, .no_gpu = no_gpu };
 /* Send the operation; false: it has to wait. */
 static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 {
-	bool inlined = op->h.what & BRAID_RMA_DATA, whole;
+	bool inlined = op->h.what & BRAID_RMA_DATA, bulk = op->h.what & BRAID_RMA_BULK;
 	struct braid_rma_remote *to = NULL;
 	enum look l;
 
@@ -179,19 +179,22 @@ static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 		return l == LOOK_VAIN;
 	if (!has_room(ch, inlined ? op->h.size : 0) || is_too_far_ahead(ch, op))
 		return false;
-	whole = !(op->h.what & (BRAID_RMA_BULK | BRAID_RMA_GET));
 	op->epoch = ch->epoch[op->h.context];
 	op->sent = true;
 	if (op->h.what & BRAID_RMA_GET && braid_rma_get_by_nic(ch, op, to))
 		return true;
 	if (op->h.what & BRAID_RMA_GET)
 		op->h.id = ch->next_get++;
-	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0, whole ? &op->x : NULL);
+	if (bulk && to->to.nkeys)
+		braid_rma_slot_take(ch, op);
+	op->x.parts += bulk;		/* its slot is free once the target has seen it, too */
+	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0,
+		   op->h.what & BRAID_RMA_GET ? NULL : &op->x);
 	if (op->h.what & BRAID_RMA_ORDERED) {
 		ch->epoch[op->h.context]++;
 		ch->ahead++;
 	}
-	if (op->h.what & BRAID_RMA_BULK) {
+	if (bulk) {
 		op->x.to = to->to;
 		braid_link_pending(ch->comm->link, &op->x);
 	} else if (op->h.what & BRAID_RMA_GET) {
@@ -226,6 +229,7 @@ static void free_ops(struct braid_rma_channel *ch)
 		if (!atomic_load_explicit(&op->over, memory_order_acquire))
 			return;
 		braid_list_del(&op->node);
+		braid_rma_slot_free(ch, op);
 		free(op);
 	}
 }
@@ -247,7 +251,7 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 	op->x.parts = 1;
 	op->x.done = &op->done;
 	op->x.mr = op->mr;
-	op->x.no_imm = true;
+	op->x.imm = BRAID_XFER_BY_HDR;
 	if (c->peer_closed)
 		braid_comm_orphaned(c);
 	if (braid_comm_drains(c))
@@ -349,6 +353,7 @@ int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
 	const struct braid_hdr *h = &lane->rx_hdr;
 	struct braid_rma_remote *r;
 
+	ch->takes_slots = h->n & BRAID_RMA_TAKES_SLOTS;
 	if (h->rseq < ch->remote_next)
 		return keys_came(lane, ch);
 	if (h->rseq == UINT32_MAX || ch->nremote == REMOTE_MAX)

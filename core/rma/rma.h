@@ -42,6 +42,7 @@ struct braid_hdr;
 struct braid_lane;
 struct braid_link;
 struct braid_rma_order;
+struct braid_rma_slot;
 
 enum {
 	BRAID_RMA_BUCKETS = 64,
@@ -135,9 +136,13 @@ struct braid_rma_channel {
 	uint32_t epoch[BRAID_RMA_CONTEXTS];
 	uint32_t ahead;			/* ORDERED signals since no chunk was on its way */
 	uint32_t next_get;
+	uint64_t slots;			/* of BULK operations that are not freed yet: a bit each */
+	uint8_t turn[BRAID_RMA_SLOTS];	/* of the next operation of that slot */
+	bool takes_slots;		/* the target lets immediate data name chunks by them */
 	bool rank_due;
 	atomic_bool waits;		/* a hint: the queue is not empty */
 	/* of the target */
+	struct braid_rma_slot *slot;	/* BRAID_RMA_SLOTS; NULL: none was named yet */
 	struct braid_rma_order *order[BRAID_RMA_CONTEXTS];	/* NULL: not used yet */
 	struct braid_list replies;	/* to gets */
 	uint32_t announced;		/* windows announced so far ... */

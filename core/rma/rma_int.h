@@ -69,6 +69,26 @@ void braid_rma_replies_copy(struct braid_rma_channel *ch, const struct braid_mr 
 /* Free replies that have been sent; all: the others, too, which no lane refers to. */
 void braid_rma_replies_free(struct braid_rma_channel *ch, bool all);
 
+/* --- slot.c ----------------------------------------------------------------------------------- */
+
+/* Give a BULK operation a slot, if the target takes slots and one is free: op->h.id. */
+void braid_rma_slot_take(struct braid_rma_channel *ch, struct braid_rma_op *op);
+/* The operation is done, and is about to be freed. */
+void braid_rma_slot_free(struct braid_rma_channel *ch, const struct braid_rma_op *op);
+/*
+ * An operation that came may name a slot; `epoch`: of its bytes.  *ret_early: the bytes that came
+ * before it.  0, -EBADMSG or -ENOMEM.
+ */
+int braid_rma_slot_named(struct braid_rma_channel *ch, const struct braid_rma_hdr *h,
+			 uint32_t epoch, uint64_t *ret_early);
+/*
+ * Fill in the header of a chunk that came with immediate data.  It begins at its put's offset:
+ * where in the put its bytes lie, nothing says.  *ret_early: its operation is not here yet, and
+ * will count it.  0, -EBADMSG or -ENOMEM.
+ */
+int braid_rma_slot_hdr(struct braid_rma_channel *ch, unsigned slot, struct braid_hdr *h,
+		       bool *ret_early);
+
 /* --- order.c: 0, -EBADMSG or -ENOMEM ---------------------------------------------------------- */
 
 /* NULL: out of memory. */
@@ -96,9 +116,12 @@ void braid_rma_orders_free(struct braid_rma_channel *ch);
 /* Bring the bytes of an operation into a GPU.  0 or -ENOMEM. */
 int braid_rma_land(struct braid_rma_channel *ch, struct braid_rma_window *w,
 		   const struct braid_rma_hdr *h, uint32_t epoch, const char *bytes);
-/* A NIC has written a chunk into a GPU: make the GPU see it.  0 or -ENOMEM. */
-int braid_rma_land_written(struct braid_rma_channel *ch, struct braid_rma_window *w,
-			   const struct braid_hdr *h);
+/*
+ * Bytes of a put are in its window; NULL: it is closed.  by_nic: a NIC wrote them, so that a GPU
+ * may not see them yet.  h: len, offset, n and seq of a chunk.  0, -EBADMSG or -ENOMEM.
+ */
+int braid_rma_chunk_is_here(struct braid_rma_channel *ch, struct braid_rma_window *w,
+			    const struct braid_hdr *h, bool by_nic);
 /* Move the channel's landings on, and all words; false: some are not over. */
 bool braid_rma_landings_move(struct braid_rma_channel *ch);
 /* Forget what goes to that window; NULL: to all, as the channel is closed. */

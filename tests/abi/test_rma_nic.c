@@ -149,19 +149,26 @@ static void windows_closed(struct abi *t)
 	ranks_run(t, 2, closes);
 }
 
-/* Rank 1 puts 1 MiB to rank 0 and gets it again.  True if NICs wrote and read all of it. */
+static bool has_imm;			/* the NIC */
+
+/*
+ * Rank 1 puts 1 MiB to rank 0 and gets it again.  True if NICs wrote and read all of it, and
+ * immediate data announced what was written, where there is such.
+ */
 static bool is_by_nic(struct group *g, const struct window *from, const struct window *to,
 		      const struct window *back)
 {
 	enum { FEW = 40 };		/* messages; without keys it takes 256 */
-	long messages = ctl("count messages"), reads = ctl("count reads");
+	long messages = ctl("count messages"), reads = ctl("count reads"), imms = ctl("count imms");
 
 	fill(from->data, from->size, (uint64_t)messages);
 	PUT(g, .src = from, .dst = to, .size = from->size, .rank = 0);
 	flush_run(g, 0, back, 0);
 	req_wait(g, get_post(g, 0, 0, to, 0, back->size, back, 0));
 	TRUE(ctl("count reads") >= reads);
-	return ctl("count messages") - messages < FEW && ctl("count reads") > reads;
+	TRUE(has_imm || ctl("count imms") == 0);
+	return ctl("count messages") - messages < FEW && ctl("count reads") > reads &&
+	       (ctl("count imms") > imms || !has_imm);
 }
 
 static void by_nic(struct rank *r)
@@ -190,6 +197,7 @@ static void by_nic(struct rank *r)
 static void by_nic_roce(struct abi *t)
 {
 	nic("rocev2", "");
+	has_imm = true;
 	setenv("BRAID_CHECKSUM", "off", 1);
 	ranks_run(t, 2, by_nic);
 }

@@ -27,7 +27,7 @@
 
 enum step {				/* each with the input bytes that follow it */
 	OPERATION,	/* how channel what context window offset size signal_window offset id */
-	FRAME,		/* lane type channel n seq window offset len size rseq */
+	FRAME,		/* lane type channel n seq window offset len size rseq; lane & 128: a NIC wrote it */
 	POST,		/* what context window offset size signal_window offset */
 	TEST,		/* operation */
 	OPEN,		/* size */
@@ -95,6 +95,8 @@ static void open_window(unsigned end, size_t size)
 		win->mr = calloc(1, sizeof(*win->mr));
 		assert(win->data && win->mr);
 		win->mr->dev = &w.pair.dev[end];
+		if (size % 8 == 0)		/* a NIC may write it */
+			win->mr->key[0].mr = win->mr;
 		w.win[end][i] = win;
 		braid_rma_window_open(&w.rma[end], win);
 		return;
@@ -247,6 +249,8 @@ static void operation(void)
 	op.signal_window = byte() % (WINDOWS + 1);
 	op.signal_offset = 8 * some_size();
 	op.id = number();
+	if (op.what & BRAID_RMA_BULK && op.id)
+		op.id ^= BRAID_RMA_SLOT | 1;
 	op.value = 1;
 	if (op.what & BRAID_RMA_DATA && op.size <= BRAID_RMA_INLINE_MAX)
 		h.len += (uint32_t)op.size;
@@ -256,10 +260,27 @@ static void operation(void)
 	receive(0, &h, payload, how & 1);
 }
 
+/* A NIC has written a chunk into a window. */
+static void written(unsigned l, const struct braid_hdr *h)
+{
+	struct braid_lane *lane = w.pair.end[US]->lane[l];
+	uint32_t frames = lane->rx_frames;
+
+	if (lane->rx_kind != BRAID_RX_NONE || w.broken)
+		return;
+	braid_lock_wait(&lane->io);
+	braid_lock_wait(&lane->link->lock);
+	w.broken = braid_rx_imm(lane, h->comm << 16 | (h->seq & 0xff) << 8 | h->n, NULL, h->len);
+	lane->rx_frames = frames;	/* the peer's core has sent none */
+	braid_unlock(&lane->link->lock);
+	braid_unlock(&lane->io);
+}
+
 static void frame(void)
 {
 	struct braid_hdr h = { 0 };
-	unsigned l = byte() % LANES;
+	uint8_t to = byte();
+	unsigned l = to % 128 % LANES;
 
 	h.type = 1 + byte() % BRAID_F_RETIRE;
 	h.comm = id_of(byte() % 2);
@@ -270,6 +291,10 @@ static void frame(void)
 	h.len = (uint32_t)some_size();
 	h.size = h.offset + h.len + some_size();
 	h.rseq = number();
+	if (to & 128) {
+		written(l, &h);
+		return;
+	}
 	memset(payload, 3, sizeof(payload));
 	if (h.type == BRAID_F_CREDIT)
 		h.len &= 4;

@@ -254,6 +254,18 @@ int null_bare(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t wh
 	return to->err;
 }
 
+int null_written(struct null_pair *p, unsigned from_end, unsigned lane, uint32_t imm, size_t n)
+{
+	struct null_lane *to = lane_of(p, from_end, lane)->peer;
+
+	if (!enter(to))
+		return -EBUSY;
+	to->err = braid_rx_imm(&to->lane, imm, NULL, n);
+	forget(to);
+	leave(to);
+	return to->err;
+}
+
 /* --- the process around it ----------------------------------------------------------------- */
 
 static const struct braid_os *real_os;

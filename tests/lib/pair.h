@@ -75,6 +75,8 @@ int null_forge(struct null_pair *p, unsigned from, unsigned lane, struct braid_h
 /* Forges a message without a header, but with the 32 bits `what` of braid_short(). */
 int null_bare(struct null_pair *p, unsigned from, unsigned lane, uint32_t what,
 	      const void *payload, size_t n, bool in_short);
+/* The same of a chunk of n bytes that a NIC has written. */
+int null_written(struct null_pair *p, unsigned from, unsigned lane, uint32_t imm, size_t n);
 
 /* A lane is lost with all that is on its way, and both ends get another carrier for it. */
 void null_lose(struct null_pair *p, unsigned lane);

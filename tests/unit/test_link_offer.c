@@ -151,6 +151,26 @@ static void a_start_is_written_with_the_first_chunk(void **state)
 	assert_int_equal(f.lane.tx.unsent, 0);
 }
 
+static void immediate_data_may_name_a_slot_in_place_of_a_receive(void **state)
+{
+	struct braid_mr mr = { .key = { { .mr = &mr, .local = 5 } } };
+	struct braid_hdr h = { .type = BRAID_F_CHUNK, .comm = 3, .n = 255, .len = 50 };
+	struct braid_xfer *s = send_of(0, 2, 0);
+
+	(void)state;
+	s->mr = &mr;
+	s->to = (struct braid_place){ .addr = 4096, .nkeys = 1, .key = { 7 } };
+	braid_tx_add(&f.lane, &h, NULL, f.data, s);
+	s->imm = BRAID_XFER_BY_HDR;
+	assert_false(offered(UINT32_MAX).has_imm);
+	s->imm = BRAID_XFER_BY_SLOT;
+	s->slot = 63;
+	s->slot_turn = 127;
+	assert_false(offered(49).has_imm);
+	assert_true(offered(50).has_imm);
+	assert_int_equal(offered(50).imm, 3 << 16 | 63 << 8 | 127);
+}
+
 /* The ring ends behind the START: its header and the chunk's are not in a row. */
 static void a_start_at_the_end_of_the_ring_goes_alone(void **state)
 {
@@ -275,6 +295,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		CASE(a_piece_of_a_stream_has_no_more_bytes_than_the_carrier_takes),
 		CASE(a_start_is_written_with_the_first_chunk),
+		CASE(immediate_data_may_name_a_slot_in_place_of_a_receive),
 		CASE(a_start_at_the_end_of_the_ring_goes_alone),
 		CASE(a_header_waits_until_its_payload_is_out_of_the_gpu),
 		CASE(a_header_may_be_omitted_where_the_peer_knows_its_fields),

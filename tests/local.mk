@@ -643,6 +643,23 @@ tests_faults_faults_SOURCES = \
 	tests/lib/queued.h
 tests_faults_faults_LDADD = $(tools_libs)
 
+# Faults of set-up, step by step: tests/faults/setup --help.
+check_PROGRAMS += tests/faults/setup
+tests_faults_setup_SOURCES = \
+	tests/faults/setup.c \
+	tests/faults/setup.h \
+	tests/faults/setup_case.c \
+	tests/faults/setup_end.c \
+	tests/faults/setup_relay.c \
+	tests/faults/stage.c \
+	tests/faults/stage.h \
+	tests/faults/witness.c \
+	tests/faults/witness.h \
+	tests/lib/fault.c \
+	tests/lib/fault.h \
+	tests/lib/queued.h
+tests_faults_setup_LDADD = $(tools_libs)
+
 # Two processes that connect to each other at once, for tests/net/crossed.sh.
 check_PROGRAMS += tests/net/crossed
 tests_net_crossed_LDADD = $(tools_libs)

@@ -205,7 +205,7 @@ static void take(struct actor *a)
 
 static ncclResult_t end(struct actor *a)
 {
-	ncclResult_t res = net_finalize(a->net);
+	ncclResult_t res = TIMED(a->end, CALL_FINALIZE, net_finalize(a->net));
 
 	net_unload(a->net);
 	return res;

@@ -7,6 +7,7 @@
 
 const char *const call_names[CALLS] = {
 	"test", "isend", "irecv", "connect", "accept", "close", "listen", "regMr", "deregMr",
+	"iflush", "finalize",
 };
 
 uint64_t now_ns(void)

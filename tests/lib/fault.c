@@ -34,6 +34,7 @@ enum { REL_SLOT = -1, REL_DATA = -1, REL_WORD = -1 };
 static atomic_uint calls[FAULT_KINDS], kth[FAULT_KINDS];
 static atomic_int how, io_errno, failed_err;
 static _Atomic(const char *) failed, only;
+static atomic_bool no_memory;
 static atomic_long blocks;
 static char *note;
 static unsigned note_len;
@@ -53,6 +54,11 @@ void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how_)
 void fault_only(const char *name)
 {
 	only = name;
+}
+
+void fault_memory(bool none)
+{
+	no_memory = none;
 }
 
 void fault_errno(int err)
@@ -127,6 +133,14 @@ static bool fails(enum fault_kind kind, const char *name, int err)
 	return true;
 }
 
+static bool no_room(const char *name)
+{
+	if (!no_memory)
+		return fails(FAULT_SETUP, name, ENOMEM);
+	errno = ENOMEM;
+	return true;
+}
+
 static void *taken(void *p)
 {
 	if (p)
@@ -138,17 +152,17 @@ static void *taken(void *p)
 
 static void *f_malloc(size_t n)
 {
-	return fails(FAULT_SETUP, "malloc", ENOMEM) ? NULL : taken(malloc(n));
+	return no_room("malloc") ? NULL : taken(malloc(n));
 }
 
 static void *f_calloc(size_t n, size_t size)
 {
-	return fails(FAULT_SETUP, "calloc", ENOMEM) ? NULL : taken(calloc(n, size));
+	return no_room("calloc") ? NULL : taken(calloc(n, size));
 }
 
 static void *f_realloc(void *p, size_t n)
 {
-	if (fails(FAULT_SETUP, "realloc", ENOMEM))
+	if (no_room("realloc"))
 		return NULL;
 	return p ? realloc(p, n) : taken(malloc(n));
 }
@@ -162,7 +176,7 @@ static void f_free(void *p)
 
 static void *f_mmap(void *p, size_t n, int prot, int flags, int fd, off_t off)
 {
-	return fails(FAULT_SETUP, "mmap", ENOMEM) ? MAP_FAILED : mmap(p, n, prot, flags, fd, off);
+	return no_room("mmap") ? MAP_FAILED : mmap(p, n, prot, flags, fd, off);
 }
 
 #define STAND_IN(kind, err, name, params, args)				\

@@ -30,6 +30,8 @@ bool fault_install(void *dl);
 void fault_arm(enum fault_kind kind, unsigned k, enum fault_how how);
 /* Count calls of that name alone, from now on; NULL: of all names. */
 void fault_only(const char *name);
+/* While set, every allocation of the plugin's fails, whatever is armed. */
+void fault_memory(bool none);
 /* A failing call of FAULT_IO sets this errno instead of its own. */
 void fault_errno(int err);
 

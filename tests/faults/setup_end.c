@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * setup_end.c - an end of a case of the matrix (setup.h): it lives once to see what a life leaves
+ * behind, then connects or accepts, sends or receives one message, closes, and connects anew.
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "tests/faults/setup.h"
+#include "tests/lib/fault.h"
+#include "tools/proxy.h"
+
+enum { SIZE = 4 << 20, SMALL = 1000, FRESH_S = 60, QUIET_S = 20, NAP_US = 300 };
+
+struct self {				/* an end */
+	struct show *show;
+	struct role *role;
+	unsigned who;
+	struct net *net;
+	void *listen, *comm, *mr, *req;
+	uint8_t *mem;
+	bool failing;			/* fault_memory() is set */
+};
+
+static _Noreturn void is_broken(struct self *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(s->role->broken, sizeof(s->role->broken), fmt, ap);
+	va_end(ap);
+	_exit(1);
+}
+
+static int ordered(const struct self *s)
+{
+	int all = s->show->order, own = s->show->ordered[s->who];
+
+	return own > all ? own : all;
+}
+
+/* A turn of a wait; memory comes and goes here. */
+static void turn(struct self *s)
+{
+	if (s->role->no_memory != s->failing) {
+		s->failing = s->role->no_memory;
+		if (s->show->counts_memory)
+			fault_memory(s->failing);
+		s->role->has_none = s->failing;
+	}
+	usleep(NAP_US);
+}
+
+static void waits_for(struct self *s, enum call entry)
+{
+	s->role->entry = (int)entry;
+	s->role->since_ns = now_ns();
+}
+
+static void comes_to(struct self *s, enum phase phase)
+{
+	if (phase == IS_DONE)
+		s->role->done_ns = now_ns();
+	s->role->phase = (int)phase;
+}
+
+static void wait_order(struct self *s, enum order order)
+{
+	while (ordered(s) < (int)order)
+		turn(s);
+}
+
+#define CALLED(s, which, expr) TIMED(&(s)->role->end, which, expr)
+
+static void up(struct self *s)
+{
+	int ndev = 0;
+
+	if (net_init(s->net, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, witness_keeps, NULL) != ncclSuccess ||
+	    net_devices(s->net, &ndev) != ncclSuccess || !ndev)
+		is_broken(s, "init found no device");
+}
+
+/* -- a pair in this process, and what its life leaves -------------------------------------- */
+
+static ncclResult_t moved(struct self *s, void *req, uint64_t until)
+{
+	ncclResult_t res = ncclSuccess;
+	int done = 0, size = -1;
+
+	while (!res && !done && now_ns() < until) {
+		res = net_test(s->net, req, &done, &size);
+		turn(s);
+	}
+	return res ? res : done ? ncclSuccess : ncclInternalError;
+}
+
+/* Opens a pair, moves a message, and closes it; ncclInternalError: not in time. */
+static ncclResult_t a_pair(struct self *s)
+{
+	uint64_t until = now_ns() + FRESH_S * 1000000000ULL;
+	static _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], out[SMALL], in[SMALL];
+	void *listen = NULL, *send = NULL, *recv = NULL, *smr = NULL, *rmr = NULL;
+	void *sent = NULL, *got = NULL, *to = in;
+	size_t room = SMALL;
+	int tag = 0;
+	ncclResult_t res = net_listen(s->net, 0, handle, &listen);
+
+	while (!res && !(send && recv) && now_ns() < until) {
+		if (!send)
+			res = net_connect(s->net, 0, handle, &send);
+		if (!res && !recv)
+			res = net_accept(s->net, listen, &recv);
+		turn(s);
+	}
+	if (!res && !(send && recv))
+		res = ncclInternalError;
+	memset(out, 7, sizeof(out));
+	if (!res)
+		res = net_reg(s->net, send, out, SMALL, NCCL_PTR_HOST, &smr);
+	if (!res)
+		res = net_reg(s->net, recv, in, SMALL, NCCL_PTR_HOST, &rmr);
+	while (!res && !got && now_ns() < until)
+		res = net_irecv(s->net, recv, 1, &to, &room, &tag, &rmr, NULL, &got);
+	while (!res && !sent && now_ns() < until)
+		res = net_isend(s->net, send, out, SMALL, 0, smr, NULL, &sent);
+	if (!res)
+		res = sent && got ? moved(s, got, until) : ncclInternalError;
+	if (!res)
+		res = moved(s, sent, until);
+	if (!res && memcmp(in, out, SMALL))
+		is_broken(s, "a new pair moved other bytes");
+	if (smr)
+		net_dereg(s->net, send, smr);
+	if (rmr)
+		net_dereg(s->net, recv, rmr);
+	net_close_send(s->net, send);
+	net_close_recv(s->net, recv);
+	net_close_listen(s->net, listen);
+	return res;
+}
+
+static unsigned entries(const char *path)
+{
+	unsigned n = 0;
+	DIR *d = opendir(path);
+	const struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void count(struct left *ret)
+{
+	*ret = (struct left){ entries("/proc/self/fd"), entries("/proc/self/task"), fault_blocks() };
+}
+
+/* A thread that was joined is listed for a moment longer. */
+static void count_after(struct self *s)
+{
+	const struct left *before = &s->role->before, *after = &s->role->after;
+	uint64_t until = now_ns() + QUIET_S * 1000000000ULL;
+
+	do {
+		usleep(1000);
+		count(&s->role->after);
+	} while ((after->fds > before->fds || after->threads > before->threads ||
+		  after->blocks > before->blocks) && now_ns() < until);
+}
+
+static void first_life(struct self *s)
+{
+	for (int i = 0; i < 2; i++) {
+		up(s);
+		if (a_pair(s) != ncclSuccess)
+			is_broken(s, "no connection without a fault");
+		CALLED(s, CALL_FINALIZE, net_finalize(s->net));
+	}
+	memset(s->role->end.timing, 0, sizeof(s->role->end.timing));
+	usleep(20000);
+	count(&s->role->before);
+}
+
+/* -- the life that the fault comes into ----------------------------------------------------- */
+
+static bool fails(struct self *s, ncclResult_t res)
+{
+	if (res == ncclSuccess)
+		return false;
+	s->role->error = (int)res;
+	comes_to(s, IS_DONE);
+	return true;
+}
+
+static ncclResult_t listens(struct self *s)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
+	ncclResult_t res;
+
+	waits_for(s, CALL_LISTEN);
+	res = CALLED(s, CALL_LISTEN, net_listen(s->net, 0, handle, &s->listen));
+	if (res == ncclSuccess) {
+		memcpy(s->show->handle, handle, sizeof(handle));
+		s->show->listens = true;
+	}
+	return res;
+}
+
+/* True: it is open. */
+static bool opens(struct self *s)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
+
+	if (s->who == ACCEPTS && fails(s, listens(s)))
+		return false;
+	while (!s->show->relayed && ordered(s) < TO_CLOSE)
+		turn(s);
+	memcpy(handle, s->show->handle, sizeof(handle));
+	comes_to(s, IS_CONNECTING);
+	waits_for(s, s->who == DIALS ? CALL_CONNECT : CALL_ACCEPT);
+	while (!s->comm && ordered(s) < TO_CLOSE) {
+		ncclResult_t res = s->who == DIALS ?
+			CALLED(s, CALL_CONNECT, net_connect(s->net, 0, handle, &s->comm)) :
+			CALLED(s, CALL_ACCEPT, net_accept(s->net, s->listen, &s->comm));
+
+		if (fails(s, res))
+			return false;
+		turn(s);
+	}
+	return s->comm;
+}
+
+static bool request_is_done(struct self *s, enum call entry)
+{
+	int done = 0, size = -1;
+	ncclResult_t res;
+
+	waits_for(s, entry);
+	while (!done && ordered(s) < TO_CLOSE) {
+		res = CALLED(s, CALL_TEST, net_test(s->net, s->req, &done, &size));
+		if (fails(s, res))
+			return false;
+		turn(s);
+	}
+	return done;
+}
+
+static bool posts(struct self *s)
+{
+	void *data = s->mem;
+	size_t room = SIZE;
+	int tag = 0;
+
+	waits_for(s, s->who == DIALS ? CALL_ISEND : CALL_IRECV);
+	while (!s->req && ordered(s) < TO_CLOSE) {
+		ncclResult_t res = s->who == DIALS ?
+			CALLED(s, CALL_ISEND, net_isend(s->net, s->comm, data, SIZE, 0, s->mr, NULL, &s->req)) :
+			CALLED(s, CALL_IRECV, net_irecv(s->net, s->comm, 1, &data, &room, &tag, &s->mr, NULL,
+							&s->req));
+
+		if (fails(s, res))
+			return false;
+		turn(s);
+	}
+	return s->req;
+}
+
+/* Posts the second half of a message that the other end may not post; and reads it back. */
+static void talks(struct self *s)
+{
+	void *data = s->mem;
+	int size = SIZE;
+
+	waits_for(s, CALL_REG);
+	if (fails(s, CALLED(s, CALL_REG, net_reg(s->net, s->comm, s->mem, SIZE, NCCL_PTR_HOST, &s->mr))) ||
+	    !posts(s) || !request_is_done(s, s->who == DIALS ? CALL_ISEND : CALL_IRECV))
+		return;
+	if (s->who == ACCEPTS) {
+		if (message_differs(s->mem, SIZE, 1) != SIZE)
+			is_broken(s, "other bytes came than were sent");
+		s->req = NULL;
+		if (fails(s, CALLED(s, CALL_FLUSH, net_iflush(s->net, s->comm, 1, &data, &size, &s->mr,
+							      &s->req))))
+			return;
+		if (s->req && !request_is_done(s, CALL_FLUSH))
+			return;
+	}
+	comes_to(s, IS_DONE);
+}
+
+static void closes(struct self *s)
+{
+	if (s->mr)
+		CALLED(s, CALL_DEREG, net_dereg(s->net, s->comm, s->mr));
+	if (s->comm && s->who == DIALS)
+		CALLED(s, CALL_CLOSE, net_close_send(s->net, s->comm));
+	if (s->comm && s->who == ACCEPTS)
+		CALLED(s, CALL_CLOSE, net_close_recv(s->net, s->comm));
+	if (s->listen)
+		CALLED(s, CALL_CLOSE, net_close_listen(s->net, s->listen));
+}
+
+static void takes_plugin(struct self *s)
+{
+	char err[120];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	witness_starts(&s->role->end, now_ns());
+	s->net = net_load(s->show->plugin, 0, err, sizeof(err));
+	if (!s->net)
+		is_broken(s, "%s", err);
+	if (s->show->counts_memory)
+		s->show->counts_memory = fault_install(s->net->dl);
+}
+
+_Noreturn void setup_end(struct show *show, unsigned who)
+{
+	struct self s = { .show = show, .role = &show->role[who], .who = who, .mem = malloc(SIZE) };
+
+	if (who == DIALS)
+		message_fill(s.mem, SIZE, 1);
+	takes_plugin(&s);
+	first_life(&s);
+	comes_to(&s, IS_READY);
+	wait_order(&s, TO_CONNECT);
+	up(&s);
+	if (opens(&s)) {
+		comes_to(&s, IS_OPEN);
+		wait_order(&s, TO_TALK);
+		if (ordered(&s) < TO_CLOSE)
+			talks(&s);
+	}
+	wait_order(&s, TO_CLOSE);
+	closes(&s);
+	if (!show->renews_first)
+		CALLED(&s, CALL_FINALIZE, net_finalize(s.net));
+	comes_to(&s, IS_CLOSED);
+	wait_order(&s, TO_RENEW);
+	turn(&s);
+	if (!show->renews_first)
+		up(&s);
+	if (a_pair(&s) != ncclSuccess)
+		is_broken(&s, "no new connection after the fault");
+	CALLED(&s, CALL_FINALIZE, net_finalize(s.net));
+	count_after(&s);
+	comes_to(&s, IS_ENDED);
+	_exit(0);
+}

@@ -167,7 +167,7 @@ static int accept_admit(struct braid_conn *c)
 /* --- the socket becomes a lane, or is closed ----------------------------------------------- */
 
 /* The dialler has proved itself: make the link, or give the socket to a link that waits for it. */
-static int accepted(struct braid_conn *c)
+static int accepted(struct braid_conn *c, uint32_t *ret_link)
 {
 	struct braid_link_key key;
 	struct braid_link *link;
@@ -186,12 +186,14 @@ static int accepted(struct braid_conn *c)
 	if (link) {
 		if (link->dial.conn)
 			braid_handshake_end(link->dial.conn);
+		*ret_link = link->number;
 		return braid_join_link(link, c);
 	}
 	link = braid_link_new(&key);
 	if (!link)
 		return braid_no_memory("a link");
 	braid_link_number(link);
+	*ret_link = link->number;
 	err = braid_join_link(link, c);
 	if (err) {
 		braid_link_forget_keys(link);
@@ -205,10 +207,14 @@ static int accepted(struct braid_conn *c)
 static void accept_done(struct braid_conn *c, int err, uint64_t now)
 {
 	const char *differs = braid_job_key_differs(c);
+	uint32_t link = 0;
 	char why[256];
 
 	if (!err)
-		accepted(c);
+		err = accepted(c, &link);
+	if (c->known && c->theirs.kind == BRAID_HELLO_LINK &&
+	    c->mine.status != BRAID_HELLO_CROSSED)
+		braid_listen_came(c, err, link, now);
 	if (differs && braid_log_gate_open(&gate_secret, now))
 		braid_warn("device %s: %s %s: refused. Every process needs the same "
 			   "BRAID_SECRET_FILE; braid doctor checks it [secret-mismatch]",

@@ -3,10 +3,13 @@
 #include "core/setup/addr.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "topo/ips.h"
 
 static const uint8_t v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -77,4 +80,21 @@ void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len)
 		inet_ntop(AF_INET6, &in6->sin6_addr, ip, sizeof(ip));
 		snprintf(text, len, "[%s]:%u", ip, ntohs(in6->sin6_port));
 	}
+}
+
+bool braid_addr_is_own(const struct sockaddr *sa, char name[IF_NAMESIZE])
+{
+	struct ifaddrs *all, *i;
+	bool own = false;
+
+	if (getifaddrs(&all))
+		return false;
+	for (i = all; i && !own; i = i->ifa_next) {
+		own = i->ifa_addr && i->ifa_addr->sa_family == sa->sa_family &&
+		      braid_netdev_same_ip(i->ifa_addr, sa);
+		if (own)
+			snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
+	}
+	freeifaddrs(all);
+	return own;
 }

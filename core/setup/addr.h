@@ -3,6 +3,8 @@
 #ifndef BRAID_SETUP_ADDR_H
 #define BRAID_SETUP_ADDR_H
 
+#include <net/if.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
@@ -14,5 +16,7 @@ socklen_t braid_addr_to_sockaddr(const struct braid_addr *a, unsigned scope,
 				 struct sockaddr_storage *ret);
 /* "address:port", for logs. */
 void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len);
+/* Does one of our interfaces have that address?  Its name goes to `name`. */
+bool braid_addr_is_own(const struct sockaddr *sa, char name[IF_NAMESIZE]);
 
 #endif

@@ -27,6 +27,7 @@
 #include "core/setup/path.h"
 #include "core/setup/peer_handle.h"
 #include "core/setup/service.h"
+#include "core/setup/stopped.h"
 #include "core/setup/tries.h"
 
 enum {
@@ -369,26 +370,24 @@ static void attempt_doubt(struct attempt *a)
 static int attempt_refused(const struct attempt *a, int err, bool late)
 {
 	const char *dev = a->dev->net.name, *peer = a->way.link->peer;
+	char how[BRAID_STOPPED_TEXT];
 
 	if (err == -ECONNREFUSED)
-		return braid_error(-EREMOTEIO,
-				   "device %s, peer %s: it no longer listens for this connection; "
-				   "did that rank abort? [not-listening]", dev, peer);
+		return braid_error(-EREMOTEIO, "device %s, peer %s: it no longer listens for this "
+				   "connection; did that rank abort? [not-listening]", dev, peer);
 	if (err == -EACCES)
 		return braid_error(err,
 				   "device %s, peer %s: it does not know this connection's token: "
 				   "it is not the process that made the handle [wrong-token]",
 				   dev, peer);
 	if (err == -ENOBUFS)
-		return braid_error(-EREMOTEIO,
-				   "device %s, peer %s: it has no room for this connection; its "
-				   "own log says why [peer-no-room]", dev, peer);
+		return braid_error(-EREMOTEIO, "device %s, peer %s: it has no room for this "
+				   "connection; its own log says why [peer-no-room]", dev, peer);
 	if (late)
-		return braid_error(-EREMOTEIO,
-				   "device %s, peer %s: connected, but no answer within "
-				   "%lld s (BRAID_CONNECT_TIMEOUT): is that process stopped? "
-				   "[no-answer]", dev, peer,
-				   (long long)braid_param.connect_timeout);
+		return braid_error(-EREMOTEIO, "device %s, peer %s: connected, but no answer within "
+				   "%lld s (BRAID_CONNECT_TIMEOUT), %s [no-answer]", dev, peer,
+				   (long long)braid_param.connect_timeout,
+				   braid_stopped_why(a->way.link, how));
 	return -EAGAIN;
 }
 

@@ -249,9 +249,9 @@ void braid_handshakes_expire(uint64_t now)
 	braid_list_for_safe(c, tmp, &braid_handshakes, node) {
 		if (now < c->deadline_ns)
 			continue;
-		if (c->dialler)
+		if (c->dialler || c->known)
 			c->owner->done(c, -ETIMEDOUT, now);
-		else
+		if (!c->dialler)
 			dropped++;
 		braid_handshake_end(c);
 	}

@@ -19,6 +19,7 @@
 #include "core/rma/rma.h"
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
+#include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/listener.h"
 #include "core/setup/service.h"
@@ -299,14 +300,42 @@ static void links_poll(struct braid_listen *l)
 	l->polled = 0;
 }
 
+static void report_wait(struct braid_listen *l)
+{
+	struct braid_awaited w;
+
+	if (!braid_awaited_is_due(&l->awaited))
+		return;
+	braid_lock_wait(&lock);
+	w = l->awaited;
+	braid_unlock(&lock);
+	braid_awaited_report(&w, l->dev, l->id);
+}
+
 struct braid_comm *braid_listen_accept(struct braid_listen *l)
 {
 	struct braid_comm *c = listen_pop(l);
 
+	if (!c) {
+		links_poll(l);
+		c = listen_pop(l);
+	}
 	if (c)
-		return c;
-	links_poll(l);
-	return listen_pop(l);
+		l->awaited.since_ns = 0;
+	else
+		report_wait(l);
+	return c;
+}
+
+void braid_listen_came(const struct braid_conn *c, int err, uint32_t link, uint64_t now)
+{
+	struct braid_listen *l;
+
+	braid_lock_wait(&lock);
+	l = listen_by_id(c->theirs.ident);
+	if (l)
+		braid_awaited_came(&l->awaited, c, err, link, now);
+	braid_unlock(&lock);
 }
 
 void braid_listen_close(struct braid_listen *l)

@@ -13,6 +13,7 @@
 
 #include "core/base/list.h"
 #include "core/proto/common.h"
+#include "core/setup/awaited.h"
 
 struct braid_comm;
 struct braid_dev;
@@ -31,6 +32,7 @@ struct braid_listen {
 	unsigned ntaken;		/* ever */
 	uint32_t polled;		/* accept() has moved the links up to that number */
 	struct braid_rma *rma;		/* takes all comms, as channels; NULL: accept() does */
+	struct braid_awaited awaited;
 	void *ctx;
 	struct braid_list ctx_node;
 };
@@ -44,6 +46,8 @@ void braid_listen_for(struct braid_listen *l, struct braid_rma *rma);
  * rather than waiting for the service thread to be scheduled.
  */
 struct braid_comm *braid_listen_accept(struct braid_listen *l);
+/* A handshake that named the listen is over: core/setup/awaited.h. */
+void braid_listen_came(const struct braid_conn *c, int err, uint32_t link, uint64_t now);
 /* Close the listen, and the comms that were opened on it and never accepted. */
 void braid_listen_close(struct braid_listen *l);
 

@@ -18,7 +18,7 @@
 #include "core/setup/health.h"
 #include "core/setup/links.h"
 #include "core/setup/redial.h"
-#include "core/setup/why.h"
+#include "core/setup/stopped.h"
 
 enum {
 	ALIVE_MS = 1000,		/* send ALIVE after sending nothing for so long */
@@ -72,7 +72,7 @@ void braid_silence_report(struct braid_link *link, uint64_t now)
 	const struct braid_lane *home = braid_link_home(link);
 	bool answers = braid_lane_up(home) ? !braid_lane_suspect_ns(home) :
 					     link->recover.unanswered;
-	char how[BRAID_WHY_STOPPED];
+	char how[BRAID_STOPPED_TEXT];
 
 	braid_svc_assert_locked();
 	if (link->recover.silent || braid_silence(link, now) < SILENT_MS * MS)
@@ -84,7 +84,7 @@ void braid_silence_report(struct braid_link *link, uint64_t now)
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,
 		   (unsigned long long)seconds(braid_silence(link, now)),
-		   answers ? braid_why_stopped(link, how) :
+		   answers ? braid_stopped_why(link, how) :
 			     "and nothing that we send is acknowledged: the path to that host, or "
 			     "the host, is down; trying to reconnect",
 		   (long long)braid_param.peer_timeout);
@@ -124,7 +124,7 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 					      silent >= BRAID_SUSPECT_MS * MS));
 	bool lost = !unread && link->recover.down_ns &&
 		    braid_since(link->recover.down_ns, now) >= GIVE_UP_MS * MS;
-	char how[BRAID_WHY_STOPPED];
+	char how[BRAID_STOPPED_TEXT];
 
 	braid_svc_assert_locked();
 	if (gone)
@@ -146,7 +146,7 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),
 				braid_health_any_well(link, now) || link->recover.unanswered ?
-					braid_why_stopped(link, how) :
+					braid_stopped_why(link, how) :
 					"the path to that host, or the host, is down");
 	else
 		return false;

@@ -18,7 +18,10 @@
 #include "core/setup/service.h"
 #include "core/setup/silence.h"
 
-enum { STALL_MS = 1000 };		/* between checks for messages that wait for a live peer */
+enum {
+	STALL_MS = 1000,		/* between checks for messages that wait for a live peer */
+	LIVE_MS = 1500,			/* a live peer is heard each second: is this one silent? */
+};
 
 static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 {
@@ -34,7 +37,7 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 	struct braid_comm *c;
 
 	braid_svc_assert_locked();
-	if (!limit || link->recover.silent ||
+	if (!limit || link->recover.silent || braid_silence(link, now) >= LIVE_MS * MS ||
 	    braid_since(link->recover.stall_ns, now) < STALL_MS * MS || !braid_trylock(&link->lock))
 		return;			/* a caller may hold the lock: look at the next tick */
 	link->recover.stall_ns = now;

@@ -2,9 +2,7 @@
 /* why.c - see why.h. */
 #include "core/setup/why.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +11,6 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/ports.h"
-#include "core/base/self.h"
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/setup/addr.h"
@@ -23,6 +20,7 @@
 #include "core/setup/job_key.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
+#include "core/setup/stopped.h"
 #include "topo/ips.h"
 #include "topo/neigh.h"
 
@@ -49,24 +47,6 @@ static bool is_loopback(const union braid_netdev_addr *a)
 					    IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
 }
 
-/* Does one of our interfaces have that address?  Its name goes to `name`. */
-static bool is_own(const union braid_netdev_addr *a, char name[IF_NAMESIZE])
-{
-	struct ifaddrs *all, *i;
-	bool own = false;
-
-	if (getifaddrs(&all))
-		return false;
-	for (i = all; i && !own; i = i->ifa_next) {
-		own = i->ifa_addr && i->ifa_addr->sa_family == a->sa.sa_family &&
-		      braid_netdev_same_ip(i->ifa_addr, &a->sa);
-		if (own)
-			snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
-	}
-	freeifaddrs(all);
-	return own;
-}
-
 /* The setting that chose the interface, as a user would write it. */
 static void chooser(char *ret, size_t len)
 {
@@ -87,7 +67,7 @@ static enum braid_neigh neigh(const struct ended *e)
 static void describe_refused(const struct ended *e, char *ret, size_t len)
 {
 	char name[IF_NAMESIZE], by[BRAID_PARAM_STR_MAX + BRAID_PARAM_VARIABLE];
-	bool own = is_own(&e->to, name);
+	bool own = braid_addr_is_own(&e->to.sa, name);
 
 	chooser(by, sizeof(by));
 	if (is_loopback(&e->to))
@@ -172,9 +152,18 @@ static void describe_gone(const struct ended *e, char *ret, size_t len)
 
 static void describe_no_answer(const struct ended *e, char *ret, size_t len)
 {
-	snprintf(ret, len, "%s takes the connection, and nothing answers it: the peer's process is "
-		 "stopped (SIGSTOP, a debugger) or gets no CPU, or a proxy takes connections in "
-		 "its place [no-answer]", e->addr);
+	char how[BRAID_STOPPED_TEXT];
+
+	if (e->c && e->c->known)
+		snprintf(ret, len, "%s (%s, pid %u) began to answer, and then no more, %s "
+			 "[no-answer]", e->addr, e->c->theirs.host, e->c->theirs.pid,
+			 braid_stopped_peer(e->c->theirs.host, e->c->theirs.pid, how));
+	else
+		snprintf(ret, len, "%s takes the connection, and nothing answers it: the peer's "
+			 "process is stopped (SIGSTOP, a debugger) or gets no CPU, or a proxy "
+			 "takes connections in its place; ss -ltnp on its host names the process, "
+			 "and ps -L -o stat,comm -p PID tells T, stopped, from R, no CPU "
+			 "[no-answer]", e->addr);
 }
 
 static void describe_hangs_up(const struct ended *e, char *ret, size_t len)
@@ -328,118 +317,6 @@ void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 			     "(BRAID_CONNECT_TIMEOUT): ", (long long)braid_param.connect_timeout);
 	r->say(&e, why + n, sizeof(why) - (size_t)n);
 	braid_link_fail(link, r->ret ? r->ret : err, "%s", why);
-}
-
-/* --- a peer that is silent ----------------------------------------------------------------- */
-
-/* The state of a thread if it is a Braid service thread, which would answer us; else NUL. */
-static char state_of(uint32_t pid, const char *tid)
-{
-	char path[64], text[512], *p;
-	size_t n = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%u/task/%.16s/stat", pid, tid);
-	f = fopen(path, "re");
-	if (f) {
-		n = fread(text, 1, sizeof(text) - 1, f);
-		fclose(f);
-	}
-	text[n] = '\0';
-	p = strrchr(text, ')');
-	return p && strstr(text, "(braid-service)") && p[1] == ' ' ? p[2] : '\0';
-}
-
-static char state_here(uint32_t pid)
-{
-	char path[64], state = '\0';
-	struct dirent *e;
-	DIR *d;
-
-	snprintf(path, sizeof(path), "/proc/%u/task", pid);
-	d = opendir(path);
-	while (d && !state && (e = readdir(d)))
-		state = e->d_name[0] == '.' ? '\0' : state_of(pid, e->d_name);
-	if (d)
-		closedir(d);
-	return state;
-}
-
-/* Does a line of the cgroup's file `name` begin with `word`? */
-static bool says(const char *mount, const char *path, const char *name, const char *word)
-{
-	char file[320], line[64];
-	bool found = false;
-	FILE *f;
-
-	snprintf(file, sizeof(file), "/sys/fs/cgroup%s%s/%s", mount, path, name);
-	f = fopen(file, "re");
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = strncmp(line, word, strlen(word)) == 0;
-	if (f)
-		fclose(f);
-	return found;
-}
-
-/* Is its cgroup frozen?  ps shows a frozen process as S or D, like one that merely waits. */
-static bool is_frozen(uint32_t pid)
-{
-	char path[64], line[256], *at;
-	bool frozen = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%u/cgroup", pid);
-	f = fopen(path, "re");
-	while (f && !frozen && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
-		at = strchr(line, ':');
-		if (at && at[1] == ':')		/* version 2, alone or beside version 1 */
-			frozen = says("", at + 2, "cgroup.events", "frozen 1") ||
-				 says("/unified", at + 2, "cgroup.events", "frozen 1");
-		else if (at && strncmp(at, ":freezer:", 9) == 0)
-			frozen = says("/freezer", at + 9, "freezer.state", "FROZEN");
-	}
-	if (f)
-		fclose(f);
-	return frozen;
-}
-
-const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED])
-{
-	const char *what = state == 'T' || state == 't' ?
-				   "it is stopped, by SIGSTOP or a debugger" :
-			   state == 'R' ? "it gets no CPU" :
-			   state == 'D' ? "the kernel holds it up: storage, swap, a driver" : NULL;
-
-	if (state == BRAID_WHY_FROZEN)
-		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: its "
-			 "cgroup is frozen, as docker pause and schedulers do (pid %u)", pid);
-	else if (what)
-		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: %s "
-			 "(pid %u is in state %c)", what, pid, state);
-	else
-		snprintf(ret, BRAID_WHY_STOPPED, "though its host acknowledges what we send: the "
-			 "process does not run; on its host ps -L -o stat,wchan,comm -p PID tells "
-			 "T, stopped (SIGSTOP, a debugger), from R, no CPU, D, held up by the "
-			 "kernel, and S, perhaps a frozen cgroup (docker pause)");
-	return ret;
-}
-
-const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_STOPPED])
-{
-	union braid_netdev_addr to;
-	struct sockaddr_storage sa;
-	char name[IF_NAMESIZE], state = '\0';
-
-	if (link->setup.peer_pid && link->setup.peer_pid != braid_self.pid &&
-	    braid_path_sockaddr(&link->setup.path[0], &sa)) {
-		memcpy(&to, &sa, sizeof(to));
-		if (is_own(&to, name))
-			state = state_here(link->setup.peer_pid);
-		if ((state == 'S' || state == 'D') && is_frozen(link->setup.peer_pid))
-			state = BRAID_WHY_FROZEN;
-	}
-	return braid_why_state(state, link->setup.peer_pid, ret);
 }
 
 void braid_why_mtu(const struct braid_link *link, unsigned size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* why.h - why a link could not be made, or why its peer is silent, in words. */
+/* why.h - why a link could not be made, or what its path does, in words. */
 #ifndef BRAID_SETUP_WHY_H
 #define BRAID_SETUP_WHY_H
 
@@ -20,13 +20,6 @@ enum braid_dial_stage braid_dial_stage(const struct braid_conn *c, int err);
 /* Dialling a new link has failed for good: the link fails, and a WARN names the cause. */
 void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 		    enum braid_dial_stage stage, int err);
-
-/* For a silent peer whose kernel answers: what its process does, as far as this host knows. */
-enum { BRAID_WHY_STOPPED = 400 };
-const char *braid_why_stopped(const struct braid_link *link, char ret[BRAID_WHY_STOPPED]);
-/* Text for a thread of process `pid` in that state of proc(5), or frozen; state 0: not known. */
-enum { BRAID_WHY_FROZEN = 'F' };
-const char *braid_why_state(char state, uint32_t pid, char ret[BRAID_WHY_STOPPED]);
 
 /* Warn that segments of `size` bytes do not arrive at the peer, and small ones do. */
 void braid_why_mtu(const struct braid_link *link, unsigned size);

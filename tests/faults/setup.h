@@ -97,6 +97,7 @@ struct relay {
 
 bool relay_opens(struct relay *r);
 void relay_moves(struct relay *r, unsigned ms);	/* for at most so long */
+void relay_hangs_up(struct relay *r);		/* the listener behind it is gone: so is its port */
 void relay_ends(struct relay *r);
 
 /* -- one case --------------------------------------------------------------------------------- */

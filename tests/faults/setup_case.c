@@ -39,6 +39,7 @@ struct scene {				/* a case under way */
 	pid_t pid[ROLES], hog[HOGS];
 	bool dead[ROLES], closed[ROLES], settled[ROLES];
 	uint64_t healed_ns;
+	unsigned warns[ROLES];		/* of these the last was looked at */
 	struct rlimit files;
 };
 
@@ -155,6 +156,8 @@ static void strike(void *arg)
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		s->dead[s->t->who] = true;
+		if (s->t->who == ACCEPTS)	/* another process may get its port */
+			relay_hangs_up(&s->relay);
 		break;
 	case STOPPED:
 	case PAUSED:
@@ -208,10 +211,25 @@ static double bound(int entry)
 	}
 }
 
-/* The last WARN since the fault that names a device; "": there is none. */
-static void last_warn(const struct role *role, char *ret, size_t len)
+static bool lacks(const char *text)
+{
+	return strstr(text, "out of memory") || strstr(text, "descriptor") || strstr(text, "ulimit") ||
+	       strstr(text, "Too many open files") || strstr(text, "Cannot allocate");
+}
+
+static bool names_cause(const char *text)
+{
+	return strstr(text, "device ") || lacks(text);
+}
+
+/*
+ * The last WARN that names a device, or a thing that this process lacks; "": there is none.  What an
+ * accept() waits for it says itself.
+ */
+static void last_warn(const struct role *role, bool done, char *ret, size_t len)
 {
 	const char *at = role->end.log, *end = at + role->end.log_len;
+	bool waits = !done && role->entry == CALL_ACCEPT;
 
 	*ret = '\0';
 	while (at < end) {
@@ -220,7 +238,8 @@ static void last_warn(const struct role *role, char *ret, size_t len)
 		char line[600];
 
 		snprintf(line, sizeof(line), "%.*s", (int)n, at);
-		if (strstr(line, " WARN ") && strstr(line, "device "))
+		if (strstr(line, " WARN ") &&
+		    (waits ? strstr(line, "accept() has waited") != NULL : names_cause(line)))
 			snprintf(ret, len, "%s", strstr(line, " WARN ") + 6);
 		at += n + 1;
 	}
@@ -245,20 +264,18 @@ static bool names_peer(const struct scene *s, unsigned who, const char *text)
 /* The cause that really holds, as far as that end can know it. */
 static void check_cause(struct scene *s, unsigned who, const char *text)
 {
-	bool here = strstr(text, "out of memory") || strstr(text, "descriptor") || strstr(text, "ulimit") ||
-		    strstr(text, "Too many open files") || strstr(text, "Cannot allocate");
-	bool stopped = strstr(text, "is stopped");
+	bool stopped = strstr(text, "is stopped, by");	/* and not one of several causes */
 
-	if (!names_peer(s, who, text) && !here)
+	if (!names_peer(s, who, text) && !lacks(text))
 		fails(s, "the %s names no peer: %s", role_names[who], text);
 	else if (s->t->what == STOPPED && !strstr(text, "stopped"))
 		fails(s, "the %s does not say that its peer is stopped: %s", role_names[who], text);
 	else if (s->t->what != STOPPED && s->t->what != PAUSED && stopped)
 		fails(s, "the %s says that its peer is stopped, which is %s: %s", role_names[who],
 		      what_names[s->t->what], text);
-	else if (s->t->what == KILLED && strstr(text, "no CPU"))
+	else if (s->t->what == KILLED && strstr(text, "gets no CPU"))
 		fails(s, "the %s says that its killed peer gets no CPU: %s", role_names[who], text);
-	else if (s->t->what == STARVED && strstr(text, "no CPU") == NULL && strstr(text, "no-answer"))
+	else if (s->t->what == STARVED && !strstr(text, "no CPU") && strstr(text, "no-answer"))
 		fails(s, "the %s does not say that its peer gets no CPU: %s", role_names[who], text);
 }
 
@@ -266,8 +283,7 @@ static void check_cause(struct scene *s, unsigned who, const char *text)
 static bool settles(struct scene *s, unsigned who)
 {
 	struct role *role = &s->show->role[who];
-	bool done = role->phase >= IS_DONE, warned = role->end.warns && role->entry != CALL_CONNECT &&
-						     role->end.warn_ns >= role->since_ns;
+	bool done = role->phase >= IS_DONE;
 	uint64_t from = role->since_ns > s->relay.struck_ns ? role->since_ns : s->relay.struck_ns;
 	char text[600], id[48];
 
@@ -275,8 +291,12 @@ static bool settles(struct scene *s, unsigned who)
 		from = s->relay.struck_ns;
 	if (s->healed_ns > from)
 		from = s->healed_ns;
-	if (s->settled[who] || (!done && !warned))
+	if (s->settled[who] || (!done && (role->entry == CALL_CONNECT || role->end.warns == s->warns[who])))
 		return s->settled[who];
+	s->warns[who] = role->end.warns;
+	last_warn(role, done, text, sizeof(text));
+	if (!done && !*text)
+		return false;
 	s->settled[who] = true;
 	s->found->took_s[who] = (double)((done ? role->done_ns : now_ns()) - from) / 1e9;
 	if (s->found->took_s[who] < 0 || s->found->took_s[who] > 1e6)
@@ -285,7 +305,6 @@ static bool settles(struct scene *s, unsigned who)
 		snprintf(s->found->how[who], sizeof(s->found->how[who]), "well");
 		return true;
 	}
-	last_warn(role, text, sizeof(text));
 	id_of(text, id, sizeof(id));
 	snprintf(s->found->how[who], sizeof(s->found->how[who]), "%s: %s%s", call_names[role->entry],
 		 done ? "" : "waits, ", *id ? id : "no word");
@@ -427,10 +446,11 @@ static void check_end(struct scene *s, unsigned who)
 /* One that had no fault that lasts, or that came once, must end well. */
 static void check_well(struct scene *s)
 {
-	/* What is lost behind an open lane was acknowledged by the relay: TCP does not send it again. */
+	/* In an open lane the relay breaks what TCP promises: it has acknowledged what it loses. */
+	bool open = s->t->step == AT_OPEN || s->t->step == AT_OPENED;
 	bool must = s->t->what == NO_FAULT || s->t->what == LATE || s->t->what == TOO_LATE ||
-		    s->t->what == DOUBLED || s->t->what == RESET || s->t->what == PAUSED ||
-		    (s->t->what == LOST && s->t->step < AT_OPEN);
+		    s->t->what == RESET || s->t->what == PAUSED ||
+		    ((s->t->what == LOST || s->t->what == DOUBLED) && !open);
 
 	for (unsigned i = 0; must && i < ROLES && !has_failed(s); i++) {
 		wait_phase(s, i, IS_DONE, CONNECT_S * TEN);

@@ -102,13 +102,13 @@ static ncclResult_t moved(struct self *s, void *req, uint64_t until)
 }
 
 /* Opens a pair, moves a message, and closes it; ncclInternalError: not in time. */
-static ncclResult_t a_pair(struct self *s)
+static ncclResult_t a_pair(struct self *s, size_t size)
 {
 	uint64_t until = now_ns() + FRESH_S * 1000000000ULL;
-	static _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], out[SMALL], in[SMALL];
+	static _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], out[SIZE], in[SIZE];
 	void *listen = NULL, *send = NULL, *recv = NULL, *smr = NULL, *rmr = NULL;
 	void *sent = NULL, *got = NULL, *to = in;
-	size_t room = SMALL;
+	size_t room = size;
 	int tag = 0;
 	ncclResult_t res = net_listen(s->net, 0, handle, &listen);
 
@@ -121,20 +121,21 @@ static ncclResult_t a_pair(struct self *s)
 	}
 	if (!res && !(send && recv))
 		res = ncclInternalError;
-	memset(out, 7, sizeof(out));
+	memset(out, 7, size);
+	memset(in, 0, size);
 	if (!res)
-		res = net_reg(s->net, send, out, SMALL, NCCL_PTR_HOST, &smr);
+		res = net_reg(s->net, send, out, size, NCCL_PTR_HOST, &smr);
 	if (!res)
-		res = net_reg(s->net, recv, in, SMALL, NCCL_PTR_HOST, &rmr);
+		res = net_reg(s->net, recv, in, size, NCCL_PTR_HOST, &rmr);
 	while (!res && !got && now_ns() < until)
 		res = net_irecv(s->net, recv, 1, &to, &room, &tag, &rmr, NULL, &got);
 	while (!res && !sent && now_ns() < until)
-		res = net_isend(s->net, send, out, SMALL, 0, smr, NULL, &sent);
+		res = net_isend(s->net, send, out, size, 0, smr, NULL, &sent);
 	if (!res)
 		res = sent && got ? moved(s, got, until) : ncclInternalError;
 	if (!res)
 		res = moved(s, sent, until);
-	if (!res && memcmp(in, out, SMALL))
+	if (!res && memcmp(in, out, size))
 		is_broken(s, "a new pair moved other bytes");
 	if (smr)
 		net_dereg(s->net, send, smr);
@@ -181,7 +182,7 @@ static void first_life(struct self *s)
 {
 	for (int i = 0; i < 2; i++) {
 		up(s);
-		if (a_pair(s) != ncclSuccess)
+		if (a_pair(s, SIZE) != ncclSuccess)
 			is_broken(s, "no connection without a fault");
 		CALLED(s, CALL_FINALIZE, net_finalize(s->net));
 	}
@@ -348,7 +349,7 @@ _Noreturn void setup_end(struct show *show, unsigned who)
 	turn(&s);
 	if (!show->renews_first)
 		up(&s);
-	if (a_pair(&s) != ncclSuccess)
+	if (a_pair(&s, SMALL) != ncclSuccess)
 		is_broken(&s, "no new connection after the fault");
 	CALLED(&s, CALL_FINALIZE, net_finalize(s.net));
 	count_after(&s);

@@ -138,8 +138,7 @@ static bool pass(struct relay *r, struct pipe *p, unsigned by, const struct mess
 
 /* -- moving ----------------------------------------------------------------------------------- */
 
-/* Where nothing listens any more the relay does not either. */
-static int dial(struct relay *r)
+static int dial(const struct relay *r)
 {
 	struct sockaddr_in in = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
@@ -148,8 +147,6 @@ static int dial(struct relay *r)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&in, sizeof(in))) {
-		if (errno == ECONNREFUSED)
-			shutdown(r->listener, SHUT_RDWR);
 		close(fd);
 		return -1;
 	}
@@ -162,10 +159,6 @@ static void take_connection(struct relay *r)
 	int fd = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), one = 1;
 	struct pipe *p = NULL;
 
-	if (fd < 0 && errno == EINVAL) {	/* it was shut */
-		close(r->listener);
-		r->listener = -1;
-	}
 	if (fd < 0)
 		return;
 	for (unsigned i = 0; i < PIPES && !p; i++) {
@@ -188,6 +181,8 @@ static void take_connection(struct relay *r)
 		cut(p, true);
 	else
 		r->strike(r->arg);
+	if (r->listener < 0)
+		cut(p, true);
 }
 
 /* Reads what comes, up to the room that there is; false: that end is over. */
@@ -297,6 +292,17 @@ void relay_moves(struct relay *r, unsigned ms)
 	} while (now_ns() < until);
 }
 
+void relay_hangs_up(struct relay *r)
+{
+	if (r->listener >= 0)
+		close(r->listener);
+	r->listener = -1;
+	for (unsigned i = 0; i < PIPES; i++) {
+		if (r->pipes[i].fd[1] < 0)
+			cut(&r->pipes[i], true);
+	}
+}
+
 bool relay_opens(struct relay *r)
 {
 	struct sockaddr_in in = {
@@ -319,7 +325,6 @@ void relay_ends(struct relay *r)
 {
 	for (unsigned i = 0; i < PIPES; i++)
 		cut(&r->pipes[i], false);
-	if (r->listener >= 0)
-		close(r->listener);
+	relay_hangs_up(r);
 	free(r->pipes);
 }

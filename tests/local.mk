@@ -21,6 +21,7 @@ unit_tests = \
 	tests/unit/test_accept \
 	tests/unit/test_arrive \
 	tests/unit/test_auth \
+	tests/unit/test_awaited \
 	tests/unit/test_bind \
 	tests/unit/test_clock \
 	tests/unit/test_close \
@@ -122,6 +123,7 @@ unit_tests = \
 	tests/unit/test_stall \
 	tests/unit/test_spread \
 	tests/unit/test_stream \
+	tests/unit/test_thread \
 	tests/unit/test_transport \
 	tests/unit/test_tries \
 	tests/unit/test_txq \
@@ -658,6 +660,9 @@ tests_faults_setup_SOURCES = \
 	tests/lib/fault.c \
 	tests/lib/fault.h \
 	tests/lib/queued.h
+if WITH_UCX
+tests_faults_setup_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_UCX
+endif
 tests_faults_setup_LDADD = $(tools_libs)
 
 # Two processes that connect to each other at once, for tests/net/crossed.sh.

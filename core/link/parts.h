@@ -156,7 +156,8 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint64_t ticked_ns, health_ns, down_ns, probe_ns, stall_ns;
 	unsigned probe_wait_ms;
 	uint64_t refused_ns;		/* of a refusal that anybody may have made; 0: none */
-	bool refused, unanswered, warned_mtu;
+	bool refused, warned_mtu;
+	bool unanswered, hung_up;	/* how the last dial ended once TCP had connected */
 	atomic_bool silent, late;
 	atomic_uint stalls;		/* times that a message was late */
 };

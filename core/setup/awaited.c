@@ -69,7 +69,7 @@ void braid_awaited_came(struct braid_awaited *w, const struct braid_conn *c, int
 			 "connection");
 		break;
 	case ETIMEDOUT:
-		snprintf(w->why, sizeof(w->why), "%s within %lld s (BRAID_HANDSHAKE_TIMEOUT), %s",
+		snprintf(w->why, sizeof(w->why), "%s within %lld s (BRAID_HANDSHAKE_TIMEOUT): %s",
 			 what, (long long)braid_param.handshake_timeout,
 			 braid_stopped_peer(c->theirs.host, c->theirs.pid, how));
 		break;
@@ -117,6 +117,22 @@ static const struct braid_conn *coming(uint64_t listen_id)
 	return NULL;
 }
 
+/* Connections that have said nothing yet, or nothing whole: how many, and where one comes from. */
+static unsigned silent_ones(const struct braid_dev *dev, const char **ret_from)
+{
+	const struct braid_conn *c;
+	unsigned n = 0;
+
+	braid_svc_assert_locked();
+	braid_list_for(c, &braid_handshakes, node) {
+		if (c->dialler || c->known || c->dev != dev)
+			continue;
+		*ret_from = c->addr;
+		n++;
+	}
+	return n;
+}
+
 static const struct braid_link *link_of(uint32_t number)
 {
 	const struct braid_link *link;
@@ -134,7 +150,7 @@ static void since_then(const struct braid_awaited *w, char *ret, size_t len)
 {
 	char how[BRAID_STOPPED_TEXT];
 	const struct braid_link *link = link_of(w->link);
-	char state;
+	struct braid_thread t;
 
 	*ret = '\0';
 	if (!w->link)
@@ -144,9 +160,9 @@ static void since_then(const struct braid_awaited *w, char *ret, size_t len)
 			 "rank's log");
 		return;
 	}
-	state = braid_stopped_seen(link);
-	if (state && state != 'S')
-		snprintf(ret, len, ", %s", braid_stopped_why(link, how));
+	t = braid_stopped_seen(link);
+	if (t.state && t.state != 'S')
+		snprintf(ret, len, ": %s", braid_stopped_text(&t, link->setup.peer_pid, how));
 }
 
 void braid_awaited_report(const struct braid_awaited *w, const struct braid_dev *dev,
@@ -154,15 +170,18 @@ void braid_awaited_report(const struct braid_awaited *w, const struct braid_dev 
 {
 	char who[160], what[96], how[BRAID_STOPPED_TEXT];
 	unsigned long long waited = seconds(braid_since(w->since_ns, braid_os->now_ns()));
+	const char *from = "";
 	const struct braid_conn *c;
+	unsigned n;
 
 	braid_svc_lock();
+	n = silent_ones(dev, &from);
 	c = coming(listen_id);
 	if (c) {
 		who_came(c, who, sizeof(who));
 		missing(c, what, sizeof(what));
 		braid_warn("device %s, peer %s: accept() has waited for %llu s: the peer has "
-			   "connected and %s, %s [accept-waits]", dev->net.name, who, waited, what,
+			   "connected and %s: %s [accept-waits]", dev->net.name, who, waited, what,
 			   braid_stopped_peer(c->theirs.host, c->theirs.pid, how));
 	} else if (w->came_ns) {
 		since_then(w, how, sizeof(how));
@@ -171,6 +190,12 @@ void braid_awaited_report(const struct braid_awaited *w, const struct braid_dev 
 			   (unsigned long long)seconds(braid_since(w->came_ns,
 								   braid_os->now_ns())),
 			   w->why, how);
+	} else if (n) {
+		braid_warn("device %s: accept() has waited for %llu s, and no peer has said a word "
+			   "at %s, though connections are open (%u, one from %s): a process there "
+			   "may be stopped or get no CPU; look for the first error in the log of "
+			   "the rank that is to connect [accept-waits]", dev->net.name, waited,
+			   dev->addr, n, from);
 	} else {
 		braid_warn("device %s: accept() has waited for %llu s, and no peer has come to %s: "
 			   "the rank that is to connect is late, has failed (look for the first "

@@ -140,6 +140,8 @@ static bool note_dial(struct braid_link *link, const struct braid_conn *c, int e
 	if (is_refusal(c, err) && spent)
 		link->recover.refused |= is_refused_again(link, c, now);
 	link->recover.unanswered = err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT;
+	link->recover.hung_up = c && c->state != BRAID_CONN_CONNECT &&
+				(err == -ENOTCONN || err == -ECONNRESET || err == -EPIPE);
 	if (c && err && !is_refusal(c, err) && spent)
 		braid_redial_avoid(link, c->path, now);
 	return is_refusal(c, err) && spent && !link->recover.refused;

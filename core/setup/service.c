@@ -76,7 +76,7 @@ int braid_service_try(void)
 			    braid_watch(EPOLL_CTL_ADD, svc.efd, EPOLLIN, NULL, BRAID_TAG_WAKE);
 	svc.stop = false;
 	if (!err)
-		err = braid_os->thread_start(&svc.thread, service_thread, NULL, "braid-service");
+		err = braid_os->thread_start(&svc.thread, service_thread, NULL, BRAID_SERVICE_THREAD);
 	if (err) {
 		braid_wakeup_close();
 		braid_events_close();

@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 
+#define BRAID_SERVICE_THREAD "braid-service"	/* its name, which other processes look for */
+
 /* Calls into a higher floor; each may be NULL.  Set once, by braid_service_init(). */
 struct braid_service_hooks {
 	void (*started)(void);		/* the thread starts; braid_svc.lock held, may not wait */

@@ -67,6 +67,20 @@ void braid_silence_update(struct braid_link *link, uint64_t now)
 	link->recover.silent = false;
 }
 
+/* Why the peer is silent, whose host answers or does not. */
+static const char *why_silent(const struct braid_link *link, bool answers,
+			      char ret[BRAID_STOPPED_TEXT])
+{
+	struct braid_thread t = braid_stopped_seen(link);
+
+	if (answers || t.state == 'T' || t.state == 't' || t.state == BRAID_THREAD_FROZEN)
+		return braid_stopped_text(&t, link->setup.peer_pid, ret);
+	if (link->recover.hung_up && !braid_lane_up(braid_link_home(link)))
+		return "its host takes connections, which are closed at once: that process has no "
+		       "memory or no descriptors left, or is ending; its own log says which";
+	return "nothing that we send is acknowledged: the path to that host, or the host, is down";
+}
+
 void braid_silence_report(struct braid_link *link, uint64_t now)
 {
 	const struct braid_lane *home = braid_link_home(link);
@@ -80,13 +94,11 @@ void braid_silence_report(struct braid_link *link, uint64_t now)
 	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
 		    (int64_t)(braid_silence(link, now) / MS), 0);
 	link->recover.silent = true;
-	braid_warn("device %s, peer %s: not a word for %llu s, %s; giving up after %lld s "
+	braid_warn("device %s, peer %s: not a word for %llu s: %s%s; giving up after %lld s "
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,
 		   (unsigned long long)seconds(braid_silence(link, now)),
-		   answers ? braid_stopped_why(link, how) :
-			     "and nothing that we send is acknowledged: the path to that host, or "
-			     "the host, is down; trying to reconnect",
+		   why_silent(link, answers, how), answers ? "" : "; trying to reconnect",
 		   (long long)braid_param.peer_timeout);
 }
 
@@ -145,9 +157,8 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 		braid_link_fail(link, -EREMOTEIO,
 				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),
-				braid_health_any_well(link, now) || link->recover.unanswered ?
-					braid_stopped_why(link, how) :
-					"the path to that host, or the host, is down");
+				why_silent(link, braid_health_any_well(link, now) ||
+						 link->recover.unanswered, how));
 	else
 		return false;
 	return true;

@@ -33,11 +33,12 @@ static void note_stall(struct braid_link *link, uint64_t ms, uint64_t size)
 void braid_stall_check(struct braid_link *link, uint64_t now)
 {
 	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
+	uint64_t live = limit < LIVE_MS * MS ? limit : LIVE_MS * MS;
 	bool late = false, report;
 	struct braid_comm *c;
 
 	braid_svc_assert_locked();
-	if (!limit || link->recover.silent || braid_silence(link, now) >= LIVE_MS * MS ||
+	if (!limit || link->recover.silent || braid_silence(link, now) >= live ||
 	    braid_since(link->recover.stall_ns, now) < STALL_MS * MS || !braid_trylock(&link->lock))
 		return;			/* a caller may hold the lock: look at the next tick */
 	link->recover.stall_ns = now;

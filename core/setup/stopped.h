@@ -11,17 +11,20 @@
 
 #include <stdint.h>
 
+#include "topo/thread.h"
+
 struct braid_link;
 
-enum { BRAID_STOPPED_TEXT = 400, BRAID_STOPPED_FROZEN = 'F' };
+enum { BRAID_STOPPED_TEXT = 400 };
 
 /* Each returns `ret`: a clause that goes on after what the peer does not do. */
 const char *braid_stopped_why(const struct braid_link *link, char ret[BRAID_STOPPED_TEXT]);
 /* The same of a process that a hello named, before there is a link. */
 const char *braid_stopped_peer(const char *host, uint32_t pid, char ret[BRAID_STOPPED_TEXT]);
-/* The state of the service thread of that link's peer, or frozen; NUL: it can't be seen here. */
-char braid_stopped_seen(const struct braid_link *link);
-/* The text for a service thread in that state of proc(5), or frozen; NUL: it is not known. */
-const char *braid_stopped_text(char state, uint32_t pid, char ret[BRAID_STOPPED_TEXT]);
+/* The service thread of that link's peer, if its process is on this host. */
+struct braid_thread braid_stopped_seen(const struct braid_link *link);
+/* The text for what a service thread does. */
+const char *braid_stopped_text(const struct braid_thread *t, uint32_t pid,
+			       char ret[BRAID_STOPPED_TEXT]);
 
 #endif

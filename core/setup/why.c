@@ -155,7 +155,7 @@ static void describe_no_answer(const struct ended *e, char *ret, size_t len)
 	char how[BRAID_STOPPED_TEXT];
 
 	if (e->c && e->c->known)
-		snprintf(ret, len, "%s (%s, pid %u) began to answer, and then no more, %s "
+		snprintf(ret, len, "%s (%s, pid %u) began to answer, and then no more: %s "
 			 "[no-answer]", e->addr, e->c->theirs.host, e->c->theirs.pid,
 			 braid_stopped_peer(e->c->theirs.host, e->c->theirs.pid, how));
 	else

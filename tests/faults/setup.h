@@ -90,7 +90,7 @@ struct relay {
 	void *arg;
 	uint64_t late_ns, too_late_ns;
 	uint64_t struck_ns;		/* when the fault came; 0: not yet */
-	int listener;
+	int listener, keeper;
 	uint16_t port, to;		/* of the relay; of the listener behind it */
 	struct pipe *pipes;
 };

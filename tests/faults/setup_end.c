@@ -101,11 +101,15 @@ static ncclResult_t moved(struct self *s, void *req, uint64_t until)
 	return res ? res : done ? ncclSuccess : ncclInternalError;
 }
 
-/* Opens a pair, moves a message, and closes it; ncclInternalError: not in time. */
-static ncclResult_t a_pair(struct self *s, size_t size)
+/*
+ * Opens a pair, moves a message, opens as many more inside, and closes it; ncclInternalError: not
+ * in time.
+ */
+static ncclResult_t a_pair(struct self *s, size_t size, unsigned inside)
 {
 	uint64_t until = now_ns() + FRESH_S * 1000000000ULL;
-	static _Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE], out[SIZE], in[SIZE];
+	static uint8_t out[SIZE], in[SIZE];
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
 	void *listen = NULL, *send = NULL, *recv = NULL, *smr = NULL, *rmr = NULL;
 	void *sent = NULL, *got = NULL, *to = in;
 	size_t room = size;
@@ -137,6 +141,8 @@ static ncclResult_t a_pair(struct self *s, size_t size)
 		res = moved(s, sent, until);
 	if (!res && memcmp(in, out, size))
 		is_broken(s, "a new pair moved other bytes");
+	if (!res && inside)
+		res = a_pair(s, size, inside - 1);
 	if (smr)
 		net_dereg(s->net, send, smr);
 	if (rmr)
@@ -182,7 +188,7 @@ static void first_life(struct self *s)
 {
 	for (int i = 0; i < 2; i++) {
 		up(s);
-		if (a_pair(s, SIZE) != ncclSuccess)
+		if (a_pair(s, SIZE, 2) != ncclSuccess)
 			is_broken(s, "no connection without a fault");
 		CALLED(s, CALL_FINALIZE, net_finalize(s->net));
 	}
@@ -349,7 +355,7 @@ _Noreturn void setup_end(struct show *show, unsigned who)
 	turn(&s);
 	if (!show->renews_first)
 		up(&s);
-	if (a_pair(&s, SMALL) != ncclSuccess)
+	if (a_pair(&s, SMALL, 0) != ncclSuccess)
 		is_broken(&s, "no new connection after the fault");
 	CALLED(&s, CALL_FINALIZE, net_finalize(s.net));
 	count_after(&s);

@@ -53,6 +53,9 @@ static struct {
 	int new_lane;			/* its index; -1: none */
 	unsigned bound, wanted, announced, offers, freed;
 	bool no_memory;
+	unsigned came;			/* peers, of which the listen was told */
+	int came_err;
+	uint32_t came_link;
 } w;
 
 /* --- the neighbours ------------------------------------------------------------------------ */
@@ -65,6 +68,15 @@ bool braid_listen_token(uint64_t id, struct braid_dev **at, uint8_t *ret)
 	*at = &dev;
 	memset(ret, 't', BRAID_KEY_SIZE);
 	return true;
+}
+
+void braid_listen_came(const struct braid_conn *k, int err, uint32_t link, uint64_t now)
+{
+	assert_int_equal(k->theirs.ident, LISTEN);
+	assert_int_equal(now, 77);
+	w.came++;
+	w.came_err = err;
+	w.came_link = link;
 }
 
 void braid_offer_fill(struct braid_hello *h, const struct braid_dev *at, bool plain)
@@ -604,6 +616,28 @@ static void a_handshake_that_failed_makes_nothing(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
+static void a_listen_learns_what_became_of_a_peer_that_is_known(void **state)
+{
+	(void)state;
+	conn(&c, BRAID_HELLO_LINK, LISTEN);
+	done(-EACCES);				/* a stranger */
+	assert_int_equal(w.came, 0);
+	c.known = true;
+	done(-ETIMEDOUT);
+	assert_int_equal(w.came, 1);
+	assert_int_equal(w.came_err, -ETIMEDOUT);
+	c.mine.status = BRAID_HELLO_CROSSED;	/* it comes again */
+	done(-EREMOTEIO);
+	assert_int_equal(w.came, 1);
+	conn(&c, BRAID_HELLO_LINK, LISTEN);
+	assert_int_equal(find_and_admit(), 0);
+	c.known = true;
+	done(0);
+	assert_int_equal(w.came, 2);
+	assert_int_equal(w.came_err, 0);
+	assert_int_equal(w.came_link, made.number);
+}
+
 static void another_wire_version_is_named_in_one_warning(void **state)
 {
 	(void)state;
@@ -657,6 +691,7 @@ int main(void)
 		CASE(a_link_to_our_own_process_has_two_ends),
 		CASE(the_socket_of_a_lane_goes_to_that_lane),
 		CASE(a_handshake_that_failed_makes_nothing),
+		CASE(a_listen_learns_what_became_of_a_peer_that_is_known),
 		CASE(another_wire_version_is_named_in_one_warning),
 		CASE(another_secret_is_named_in_one_warning),
 	};

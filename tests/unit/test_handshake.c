@@ -417,7 +417,17 @@ static void a_dial_that_takes_too_long_ends_with_etimedout(void **state)
 	assert_int_equal(w.done_err, -ETIMEDOUT);
 }
 
-static void an_accepted_handshake_that_takes_too_long_is_dropped_silently(void **state)
+static void the_owner_learns_of_a_known_peer_that_takes_too_long(void **state)
+{
+	(void)state;
+	accepted()->known = true;
+	braid_handshakes_expire(start + 5 * SEC);
+	assert_false(braid_handshakes_left());
+	assert_int_equal(w.dones, 1);
+	assert_int_equal(w.done_err, -ETIMEDOUT);
+}
+
+static void a_stranger_that_takes_too_long_is_dropped_silently(void **state)
 {
 	(void)state;
 	accepted();
@@ -616,7 +626,8 @@ int main(void)
 		CASE(our_own_dials_make_no_room),
 		CASE(strangers_are_counted_in_one_line),
 		CASE(a_dial_that_takes_too_long_ends_with_etimedout),
-		CASE(an_accepted_handshake_that_takes_too_long_is_dropped_silently),
+		CASE(the_owner_learns_of_a_known_peer_that_takes_too_long),
+		CASE(a_stranger_that_takes_too_long_is_dropped_silently),
 		CASE(a_peer_that_has_rdma_gets_two_seconds_to_answer),
 		CASE(a_set_up_gets_the_whole_time_again_and_each_part_of_it_a_second),
 		CASE(a_slow_transport_gets_half_of_the_time),

@@ -27,6 +27,7 @@
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
 #include "core/base/secret.h"
+#include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
 #include "core/setup/listener.h"
@@ -50,6 +51,8 @@ static struct {
 	struct braid_comm *brought;	/* comes when a link is moved */
 	struct braid_comm *closed[4];
 	unsigned nclosed, wakes;
+	bool due;			/* a report of what accept() waits for */
+	unsigned reports;
 	uint8_t seed;
 } w;
 
@@ -111,6 +114,28 @@ void braid_comm_close(struct braid_comm *c)
 void braid_wake_service(void)
 {
 	w.wakes++;
+}
+
+bool braid_awaited_is_due(struct braid_awaited *a)
+{
+	a->since_ns = 1;
+	return w.due;
+}
+
+void braid_awaited_report(const struct braid_awaited *a, const struct braid_dev *at,
+			  uint64_t listen_id)
+{
+	assert_ptr_equal(at, &dev);
+	assert_int_equal(listen_id, l->id);
+	assert_int_equal(a->came_ns, w.reports ? 7 : 0);
+	w.reports++;
+}
+
+void braid_awaited_came(struct braid_awaited *a, const struct braid_conn *c, int err, uint32_t link,
+			uint64_t now)
+{
+	(void)c, (void)err, (void)link;
+	a->came_ns = now;
 }
 
 static int os_random(void *buf, size_t len)
@@ -586,6 +611,27 @@ static void urgent_control_frames_of_a_link_leave_with_it(void **state)
 	assert_int_equal(w.flushed, 1);
 }
 
+/* --- what accept() waits for --------------------------------------------------------------- */
+
+static void an_accept_that_finds_nothing_reports_it_when_that_is_due(void **state)
+{
+	struct braid_conn c = { .theirs.ident = 1 };
+
+	(void)state;
+	listen_now();
+	assert_null(braid_listen_accept(l));
+	assert_int_equal(w.reports, 0);
+	w.due = true;
+	braid_listen_accept(l);
+	assert_int_equal(w.reports, 1);
+	braid_listen_came(&c, 0, 0, 6);		/* for another listen */
+	assert_int_equal(l->awaited.came_ns, 0);
+	c.theirs.ident = l->id;
+	braid_listen_came(&c, 0, 0, 7);
+	braid_listen_accept(l);
+	assert_int_equal(w.reports, 2);
+}
+
 /* --- a forked child ------------------------------------------------------------------------ */
 
 static void a_forked_child_forgets_the_tokens(void **state)
@@ -627,6 +673,7 @@ int main(void)
 		CASE(of_one_connect_the_first_comm_is_taken),
 		CASE(a_listen_for_one_sided_traffic_makes_channels),
 		CASE(connects_without_a_number_are_all_taken),
+		CASE(an_accept_that_finds_nothing_reports_it_when_that_is_due),
 		CASE(a_comm_of_a_dead_link_is_taken_back_once),
 		CASE(closing_a_listen_closes_what_was_never_accepted),
 		CASE(accept_moves_the_links_of_its_device_that_are_up),

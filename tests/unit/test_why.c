@@ -124,23 +124,31 @@ static void how_far_a_dial_came_decides_what_an_errno_means(void **state)
 	assert_int_equal(braid_dial_stage(&c, -EACCES), BRAID_DIAL_PEER);
 }
 
+static const char *says(char state, uint32_t pid, char text[BRAID_STOPPED_TEXT])
+{
+	return braid_stopped_text(&(struct braid_thread){ .state = state }, pid, text);
+}
+
 static void a_silent_process_is_stopped_or_starved_or_held_up(void **state)
 {
 	char text[BRAID_STOPPED_TEXT];
 
 	(void)state;
-	assert_non_null(strstr(braid_stopped_text('T', 7, text), "stopped"));
+	assert_non_null(strstr(says('T', 7, text), "stopped"));
 	assert_non_null(strstr(text, "pid 7 is in state T"));
-	assert_non_null(strstr(braid_stopped_text('t', 7, text), "debugger"));
-	assert_non_null(strstr(braid_stopped_text('R', 7, text), "no CPU"));
+	assert_non_null(strstr(says('t', 7, text), "debugger"));
+	assert_non_null(strstr(says('R', 7, text), "no CPU"));
 	assert_null(strstr(text, "stopped"));
-	assert_non_null(strstr(braid_stopped_text('D', 7, text), "kernel holds it up"));
+	assert_non_null(strstr(says('D', 7, text), "kernel holds it up"));
 	assert_null(strstr(text, "stopped"));
-	assert_non_null(strstr(braid_stopped_text('\0', 0, text), "T, stopped"));
+	assert_non_null(strstr(says('\0', 0, text), "T, stopped"));
 	assert_non_null(strstr(text, "R, no CPU"));
 	assert_non_null(strstr(text, "frozen cgroup (docker pause)"));
-	assert_non_null(strstr(braid_stopped_text('S', 7, text), "is not stopped"));
-	assert_non_null(strstr(braid_stopped_text(BRAID_STOPPED_FROZEN, 7, text), "cgroup is frozen"));
+	assert_non_null(strstr(says('S', 7, text), "not stopped"));
+	assert_null(strstr(text, "CPU"));
+	braid_stopped_text(&(struct braid_thread){ 'S', 10, 3000 }, 7, text);
+	assert_non_null(strstr(text, "not stopped, but gets no CPU"));
+	assert_non_null(strstr(says(BRAID_THREAD_FROZEN, 7, text), "cgroup is frozen"));
 	assert_null(strstr(text, "state"));
 }
 

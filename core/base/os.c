@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "topo/thread.h"
+
 enum { FDS_MAX = 1 << 20, WORD_BITS = 64 };
 
 static _Atomic uint64_t fd_bits[FDS_MAX / WORD_BITS];	/* zero pages until used */
@@ -270,6 +272,17 @@ static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 	return -err;
 }
 
+static bool os_cpu(uint64_t *ret_used_ms, uint64_t *ret_queued_ms)
+{
+	struct timespec ts;
+
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts))
+		return false;
+	*ret_used_ms = (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+	*ret_queued_ms = braid_thread_queued_ms();
+	return true;
+}
+
 static const struct braid_os real = {
 	.now_ns = os_now_ns,
 	.random = os_random,
@@ -298,6 +311,7 @@ static const struct braid_os real = {
 	.unwake = os_unwake,
 	.thread_start = os_thread_start,
 	.thread_join = os_thread_join,
+	.cpu = os_cpu,
 };
 
 const struct braid_os *braid_os = &real;

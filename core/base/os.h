@@ -54,6 +54,8 @@ struct braid_os {
 	/* Starts a named thread with all signals blocked; it ends by returning. */
 	int (*thread_start)(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name);
 	int (*thread_join)(pthread_t thread, unsigned timeout_ms);
+	/* Ever: CPU time of this process; how long this thread was ready, and waited for a CPU. */
+	bool (*cpu)(uint64_t *ret_used_ms, uint64_t *ret_queued_ms);	/* false: not known */
 };
 
 extern const struct braid_os *braid_os;

@@ -81,6 +81,7 @@ struct braid_link {
 	struct braid_link_tick tick;
 	struct braid_link_reap reap;
 	struct braid_link_recover recover;
+	struct braid_link_share share;
 	struct braid_link_lane_count lane_count;
 };
 

@@ -59,6 +59,8 @@ struct braid_link_rx {
 	atomic_uint spread;		/* messages whose chunks may come on any lane */
 	atomic_uint copies;		/* all copies from and to GPU memory in progress */
 	atomic_bool peer_gone;		/* F_CLOSE received */
+	/* The last ALIVE with BRAID_ALIVE_CPU, and how many have come. */
+	_Atomic uint32_t peer_used_ms, peer_queued_ms, peer_told;
 	struct {			/* half received when its lane was lost; it is sent again */
 		enum braid_rx_kind kind;	/* NONE: there is none */
 		struct braid_hdr hdr;
@@ -157,9 +159,22 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	unsigned probe_wait_ms;
 	uint64_t refused_ns;		/* of a refusal that anybody may have made; 0: none */
 	bool refused, warned_mtu;
+	bool slept;			/* this process: the peer is to learn why */
 	bool unanswered, hung_up;	/* how the last dial ended once TCP had connected */
 	atomic_bool silent, late;
 	atomic_uint stalls;		/* times that a message was late */
+};
+
+struct braid_link_share {		/* core/setup/share.c: how much CPU the peer gets */
+	uint32_t told;			/* how often it has announced that */
+	struct braid_share {
+		uint64_t at_ns;		/* noted here; 0: never */
+		uint32_t used_ms, queued_ms;
+	} last, before;			/* before: some seconds older */
+	uint64_t silent_ms;		/* it was, and has announced nothing since; 0: it was not */
+	uint64_t heard_ns;
+	_Atomic int used_percent, queued_percent;	/* from `before` to `last` */
+	atomic_bool known;		/* these two are */
 };
 
 struct braid_link_lane_count {		/* core/setup/lane_count.c: would another lane help? */

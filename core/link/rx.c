@@ -87,6 +87,11 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	case BRAID_F_RENEW:
 		return rx_renew(link, h);
 	case BRAID_F_ALIVE:
+		if (h->tag != BRAID_ALIVE_CPU)
+			return 0;
+		link->rx.peer_used_ms = h->seq;
+		link->rx.peer_queued_ms = h->rseq;
+		link->rx.peer_told++;
 		return 0;
 	default:
 		braid_event(BRAID_EVENT_PEER_CLOSED, link->number, BRAID_FLIGHT_NONE, 0, 0);

@@ -187,6 +187,15 @@ static inline bool braid_link_peer_gone(const struct braid_link *link)
 	return link->rx.peer_gone;
 }
 
+/* What the peer announced last of its CPU time (BRAID_ALIVE_CPU); returns how often it has. */
+static inline uint32_t braid_link_peer_cpu(const struct braid_link *link, uint32_t *ret_used_ms,
+					   uint32_t *ret_queued_ms)
+{
+	*ret_used_ms = link->rx.peer_used_ms;
+	*ret_queued_ms = link->rx.peer_queued_ms;
+	return link->rx.peer_told;
+}
+
 /* The count of copies from and to GPU memory in progress. */
 static inline atomic_uint *braid_link_copies(struct braid_link *link)
 {

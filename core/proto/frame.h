@@ -62,6 +62,12 @@ enum {
  */
 enum { BRAID_DOWN_WRITES = 1 };
 
+/*
+ * ALIVE with this tag: seq is the CPU time of the sender's process, and rseq for how long its
+ * service thread has waited for a CPU, both in ms and modulo 2^32.  An older peer ignores them.
+ */
+enum { BRAID_ALIVE_CPU = 1 };
+
 struct braid_hdr {
 	uint8_t type, flags;
 	uint16_t n;

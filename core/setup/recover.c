@@ -17,6 +17,7 @@
 #include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
+#include "core/setup/share.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
 #include "core/setup/watched.h"
@@ -148,8 +149,11 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 
 	braid_svc_assert_locked();
 	link->recover.ticked_ns = now;
-	if (asleep > ASLEEP_MS * MS)		/* our own sleep is no silence of the peer */
+	braid_share_tick(asleep > ASLEEP_MS * MS ? asleep : 0, now);
+	if (asleep > ASLEEP_MS * MS) {		/* our own sleep is no silence of the peer */
 		link->recover.received_ns = now - (silent > asleep ? silent - asleep : 0);
+		link->recover.slept = true;
+	}
 	shut_lost(link, now);
 	if (!braid_comms_count(link)) {			/* without a comm silence means nothing */
 		link->recover.received_ns = now;
@@ -159,6 +163,7 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 		return -1;
 	}
 	braid_silence_update(link, now);
+	braid_share_note(link, now);
 	if (braid_since(link->recover.health_ns, now) >= BRAID_HEALTH_MS * MS) {
 		link->recover.health_ns = now;
 		under_way = braid_health_check(link, now);

@@ -18,6 +18,7 @@
 #include "core/setup/health.h"
 #include "core/setup/links.h"
 #include "core/setup/redial.h"
+#include "core/setup/share.h"
 #include "core/setup/stopped.h"
 
 enum {
@@ -62,6 +63,7 @@ void braid_silence_update(struct braid_link *link, uint64_t now)
 			    (int64_t)(braid_silence(link, now) / MS), 0);
 		braid_info("device %s, peer %s: heard again after %llu s", link->key.dev->net.name,
 			   link->peer, (unsigned long long)seconds(braid_silence(link, now)));
+		braid_share_heard(link, braid_silence(link, now) / MS, now);
 	}
 	link->recover.received_ns = now;
 	link->recover.silent = false;
@@ -177,13 +179,15 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	if (q->f_head != link->recover.sent)
 		link->recover.sent_ns = now;
 	quiet = braid_since(link->recover.sent_ns, now);
+	braid_share_announce(&h);
 	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
-	    (quiet >= ALIVE_MS * MS ||
+	    (quiet >= ALIVE_MS * MS || link->recover.slept ||
 	     (waits && quiet >= ALIVE_SOON_MS * MS &&
 	      (silent >= ALIVE_SOON_MS * MS || link->npaths > 1))) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
 		link->recover.sent_ns = now;
+		link->recover.slept = false;
 	}
 	link->recover.sent = q->f_head;
 	braid_unlock(&link->lock);

@@ -16,6 +16,7 @@
 #include "core/msg/comms.h"
 #include "core/setup/links.h"
 #include "core/setup/service.h"
+#include "core/setup/share.h"
 #include "core/setup/silence.h"
 
 enum {
@@ -35,6 +36,7 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 	uint64_t limit = (uint64_t)braid_param.stall_warn * SEC;
 	uint64_t live = limit < LIVE_MS * MS ? limit : LIVE_MS * MS;
 	bool late = false, report;
+	char share[BRAID_SHARE_TEXT];
 	struct braid_comm *c;
 
 	braid_svc_assert_locked();
@@ -55,7 +57,7 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 		if (!late && !link->recover.late) {
 			braid_warn("device %s, peer %s: a %s (tag %d, %llu bytes) has waited for "
 				   "%llu s; the peer was heard %llu ms ago and %s: that rank is "
-				   "late, the network is fine. See braid dump %u "
+				   "late, the network is fine%s. See braid dump %u "
 				   "[peer-late]",
 				   link->key.dev->net.name, link->peer,
 				   w.what ? w.what : c->sender ? "send" : "receive", w.tag,
@@ -64,7 +66,7 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 				   (unsigned long long)(braid_silence(link, now) / MS),
 				   w.why ? w.why : c->sender ? "has not posted its receive" :
 							       "has not sent it",
-				   braid_self.pid);
+				   braid_share_text(link, share), braid_self.pid);
 			note_stall(link, braid_since(c->stall_ns, now) / MS, w.size);
 		}
 		late = true;

@@ -159,6 +159,9 @@ static void put_link(struct braid_text *t, const struct braid_view *v, bool all)
 		       v->open[1].bytes + v->closed[1].bytes,
 		       v->open[0].messages + v->closed[0].messages,
 		       v->open[0].bytes + v->closed[0].bytes);
+	if (v->peer_cpu >= 0)
+		braid_text_add(t, "\"peer_cpu_percent\":%d,\"peer_cpu_wait_percent\":%d,",
+			       v->peer_cpu, v->peer_wait);
 	if (v->nchannels)
 		braid_text_add(t, "\"channels\":%u,\"peer_windows\":%u,\"signals_waiting\":%u,",
 			       v->nchannels, v->windows, v->signals_waiting);

@@ -11,6 +11,7 @@
 #include "core/link/state.h"
 #include "core/base/os.h"
 #include "core/rma/rma.h"
+#include "core/setup/share.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
 
@@ -63,6 +64,7 @@ static void view_link(struct braid_link *link, uint64_t now, struct braid_view *
 	ret->silent_ns = ret->state == BRAID_LINK_UP ? braid_silence(link, now) : 0;
 	ret->silent = braid_silence_is_reported(link);
 	ret->late = braid_stall_is_late(link);
+	braid_share_get(link, &ret->peer_cpu, &ret->peer_wait);
 	ret->stalls = braid_stall_count(link);
 	ret->ncomms = braid_comms_count(link);
 	ret->nlanes = atomic_load(&link->nlanes);

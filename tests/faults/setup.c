@@ -30,15 +30,15 @@ enum { JOBS_MAX = 16, CASE_S = 240, EVERY = 7 };
 #define FAKE_NIC "LD_LIBRARY_PATH=@/tests/fake/.libs"
 
 static const struct carrier carriers[] = {
-	{ "tcp", false, false, { "BRAID_TRANSPORTS=tcp" }, NULL },
-	{ "encrypted", false, false, { "BRAID_TRANSPORTS=tcp", "BRAID_ENCRYPT=require" }, NULL },
-	{ "roce2", true, true, { FAKE_NIC, "BRAID_TEST_FAKE_DEVICES=roce0:rocev2,netdev=lo",
+	{ "tcp", false, false, 0, { "BRAID_TRANSPORTS=tcp" }, NULL },
+	{ "encrypted", false, false, 0, { "BRAID_TRANSPORTS=tcp", "BRAID_ENCRYPT=require" }, NULL },
+	{ "roce2", true, true, 6, { FAKE_NIC, "BRAID_TEST_FAKE_DEVICES=roce0:rocev2,netdev=lo",
 				 "BRAID_TRANSPORTS=verbs,tcp" }, "tests/fake/.libs/libibverbs.so.1" },
-	{ "iwarp", true, true, { FAKE_NIC, "BRAID_TEST_FAKE_DEVICES=iw0:iwarp,netdev=lo",
+	{ "iwarp", true, true, 6, { FAKE_NIC, "BRAID_TEST_FAKE_DEVICES=iw0:iwarp,netdev=lo",
 				 "BRAID_TRANSPORTS=verbs,tcp" }, "tests/fake/.libs/libibverbs.so.1" },
-	{ "ucx-tcp", true, true, { "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=tcp,self" }, UCX },
-	{ "ucx-shm", true, true, { "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=shm,self" }, UCX },
-	{ "smc", true, true, { "BRAID_TRANSPORTS=smc,tcp", "LD_PRELOAD=@/tests/fakesmc/.libs/smc.so",
+	{ "ucx-tcp", true, true, 0, { "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=tcp,self" }, UCX },
+	{ "ucx-shm", true, true, 0, { "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=shm,self" }, UCX },
+	{ "smc", true, true, 0, { "BRAID_TRANSPORTS=smc,tcp", "LD_PRELOAD=@/tests/fakesmc/.libs/smc.so",
 			       "FAKE_SMC=smcr" }, "tests/fakesmc/.libs/smc.so" },
 };
 enum { CARRIERS = sizeof(carriers) / sizeof(carriers[0]) };

@@ -106,6 +106,7 @@ struct carrier {
 	const char *name;
 	bool blobs;
 	bool own_open;			/* OPEN and OPENED do not go over the handshake's connection */
+	long kept;			/* blocks kept for the most queue pairs that were in use at a time */
 	const char *env[8];		/* NAME=VALUE; @ is the build's directory */
 	const char *needs;		/* a file below that directory; NULL: none */
 };

@@ -438,7 +438,7 @@ static void check_end(struct scene *s, unsigned who)
 			fails(s, "a call of %s took the %s %.1f s", call_names[c], role_names[who], took);
 	}
 	if (role->after.fds > role->before.fds || role->after.threads > role->before.threads ||
-	    role->after.blocks > role->before.blocks)
+	    role->after.blocks > role->before.blocks + s->t->carrier->kept)
 		fails(s, "left at the %s: %u descriptors (%u before), %u threads (%u), %ld blocks (%ld)",
 		      role_names[who], role->after.fds, role->before.fds, role->after.threads,
 		      role->before.threads, role->after.blocks, role->before.blocks);

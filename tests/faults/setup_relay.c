@@ -292,38 +292,34 @@ void relay_moves(struct relay *r, unsigned ms)
 	} while (now_ns() < until);
 }
 
-/* The port is kept, bound and not listening: no other process may get it. */
 void relay_hangs_up(struct relay *r)
 {
-	struct sockaddr_in in = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-		.sin_port = htons(r->port),
-	};
-
 	if (r->listener >= 0)
 		close(r->listener);
 	r->listener = -1;
-	r->keeper = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	setsockopt(r->keeper, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
-	bind(r->keeper, (struct sockaddr *)&in, sizeof(in));
 	for (unsigned i = 0; i < PIPES; i++) {
 		if (r->pipes[i].fd[1] < 0)
 			cut(&r->pipes[i], true);
 	}
 }
 
+/* A second socket keeps the port when the first no longer listens: no other process gets it. */
 bool relay_opens(struct relay *r)
 {
 	struct sockaddr_in in = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
 	socklen_t len = sizeof(in);
+	int one = 1;
 
 	r->pipes = calloc(PIPES, sizeof(*r->pipes));
+	r->keeper = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	r->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
-	if (!r->pipes || r->listener < 0 || bind(r->listener, (struct sockaddr *)&in, sizeof(in)) ||
-	    listen(r->listener, 64) || getsockname(r->listener, (struct sockaddr *)&in, &len))
+	setsockopt(r->keeper, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (!r->pipes || bind(r->keeper, (struct sockaddr *)&in, sizeof(in)) ||
+	    getsockname(r->keeper, (struct sockaddr *)&in, &len) ||
+	    bind(r->listener, (struct sockaddr *)&in, sizeof(in)) || listen(r->listener, 64))
 		return false;
 	r->port = ntohs(in.sin_port);
 	for (unsigned i = 0; i < PIPES; i++)
@@ -335,6 +331,7 @@ void relay_ends(struct relay *r)
 {
 	for (unsigned i = 0; i < PIPES; i++)
 		cut(&r->pipes[i], false);
-	close(r->listener >= 0 ? r->listener : r->keeper);
+	relay_hangs_up(r);
+	close(r->keeper);
 	free(r->pipes);
 }

@@ -486,6 +486,12 @@ static void os_unwake(int efd)
 		f->count = 0;
 }
 
+static bool os_cpu(uint64_t *ret_used_ms, uint64_t *ret_queued_ms)
+{
+	(void)ret_used_ms, (void)ret_queued_ms;
+	return false;
+}
+
 const struct braid_os sim_os = {
 	.now_ns = os_now,
 	.random = os_random,
@@ -511,4 +517,5 @@ const struct braid_os sim_os = {
 	.unwake = os_unwake,
 	.thread_start = sim_thread_start,
 	.thread_join = sim_thread_join,
+	.cpu = os_cpu,
 };

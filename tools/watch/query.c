@@ -12,23 +12,26 @@
 
 #include "tools/child.h"
 #include "tools/watch/process.h"
+#include "topo/thread.h"
 
 enum { REPORT_VERSION = 1, ANSWER_S = 3, ANSWER_MAX = 64 << 20 };
 
-/* Stopped by SIGSTOP, or by a debugger. */
-static bool is_stopped(pid_t pid)
+/* What the thread that would answer does. */
+static const char *what_it_does(pid_t pid)
 {
-	char path[64], line[512] = "";
-	const char *state;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	state = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-	fclose(f);
-	return state && state[1] && (state[2] == 'T' || state[2] == 't');
+	switch (braid_thread_of((uint32_t)pid, "braid-stat").state) {
+	case 'T':
+	case 't':
+		return ": it is stopped (SIGSTOP, or a debugger)";
+	case BRAID_THREAD_FROZEN:
+		return ": its cgroup is frozen (docker pause)";
+	case 'R':
+		return ": it gets no CPU";
+	case 'D':
+		return ": the kernel holds it up (storage, swap, a driver)";
+	default:
+		return "";
+	}
 }
 
 static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
@@ -45,8 +48,7 @@ static void no_answer(const struct process *p, int why, char err[PROCESS_ERR])
 	else if (why == EAGAIN)
 		snprintf(err, PROCESS_ERR, "process %d does not answer within %d s%s "
 			 "[process-silent]", (int)p->pid,
-			 ANSWER_S, is_stopped(p->pid) ?
-			 ": it is stopped (SIGSTOP, or a debugger)" : "");
+			 ANSWER_S, what_it_does(p->pid));
 	else
 		snprintf(err, PROCESS_ERR, "process %d does not answer: %s [process-silent]",
 			 (int)p->pid, strerror(why));

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* share.c - see share.h. */
+#include "core/setup/share.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/units.h"
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/link/state.h"
+#include "core/proto/frame.h"
+#include "core/setup/links.h"
+
+enum {
+	SAMPLE_MS = 500,		/* this process's own figures are so old at most */
+	WINDOW_MS = 5000,		/* `before` is so much older than `last`, at least */
+	ANSWER_MS = 3000,		/* that a peer has to announce what its silence was */
+};
+
+static struct {				/* this process */
+	bool known;
+	uint64_t at_ns, used_ms, queued_ms;
+} mine;
+
+static void sample(uint64_t now)
+{
+	braid_svc_assert_locked();
+	if (mine.at_ns && braid_since(mine.at_ns, now) < SAMPLE_MS * MS)
+		return;
+	mine.at_ns = now;
+	mine.known = braid_os->cpu(&mine.used_ms, &mine.queued_ms);
+}
+
+void braid_share_announce(struct braid_hdr *h)
+{
+	if (!mine.known)
+		return;
+	h->tag = BRAID_ALIVE_CPU;
+	h->seq = (uint32_t)mine.used_ms;
+	h->rseq = (uint32_t)mine.queued_ms;
+}
+
+void braid_share_tick(uint64_t asleep_ns, uint64_t now)
+{
+	static struct braid_log_gate gate;
+	uint64_t queued = mine.queued_ms;
+
+	sample(now);
+	if (!asleep_ns || !mine.known || !braid_log_gate_open(&gate, now))
+		return;
+	if (mine.queued_ms - queued >= asleep_ns / MS / 2)
+		braid_warn("this process's service thread got no CPU for %llu s, though it was "
+			   "ready to run: peers may report this rank as silent. Give the process "
+			   "more: see its cgroup's cpu.max, its affinity, and what else runs there "
+			   "[no-cpu]", (unsigned long long)seconds(asleep_ns));
+	else
+		braid_info("this process did not run for %llu s: it was stopped, frozen or "
+			   "suspended", (unsigned long long)seconds(asleep_ns));
+}
+
+/* What was the silence that is over?  `s` is announced after it, share.last before it. */
+static void say_what_it_was(struct braid_link *link, const struct braid_share *s)
+{
+	uint64_t ms = link->share.silent_ms;
+	uint32_t used = s->used_ms - link->share.last.used_ms;
+	uint32_t queued = s->queued_ms - link->share.last.queued_ms;
+
+	link->share.silent_ms = 0;
+	if (queued >= ms / 2)
+		braid_warn("device %s, peer %s: heard again after %llu ms: it was not stopped, but "
+			   "starved: its service thread waited for a CPU for %u ms, and its process "
+			   "used %u ms. Give it more: see its cgroup's cpu.max, its affinity, and "
+			   "what else runs there [peer-starved]", link->key.dev->net.name,
+			   link->peer, (unsigned long long)ms, queued, used);
+	else
+		braid_info("device %s, peer %s: heard again after %llu ms: its process used %u ms "
+			   "of CPU meanwhile and its service thread waited for one for %u ms: %s",
+			   link->key.dev->net.name, link->peer, (unsigned long long)ms, used,
+			   queued, used >= ms / 2 ?
+			   "it ran, so the path was down, or the kernel held that thread up" :
+			   "it was stopped (SIGSTOP, a debugger, a frozen cgroup), or the path was "
+			   "down");
+}
+
+static int percent(uint32_t ms, uint64_t of_ms)
+{
+	return (int)((uint64_t)ms * 100 / of_ms);
+}
+
+static void keep(struct braid_link_share *all, const struct braid_share *s)
+{
+	uint64_t ms;
+
+	if (!all->before.at_ns || braid_since(all->before.at_ns, all->last.at_ns) >= WINDOW_MS * MS)
+		all->before = all->last;
+	all->last = *s;
+	ms = braid_since(all->before.at_ns, s->at_ns) / MS;
+	if (!all->before.at_ns || ms < SAMPLE_MS)
+		return;
+	all->used_percent = percent(s->used_ms - all->before.used_ms, ms);
+	all->queued_percent = percent(s->queued_ms - all->before.queued_ms, ms);
+	all->known = true;
+}
+
+void braid_share_note(struct braid_link *link, uint64_t now)
+{
+	struct braid_share s = { .at_ns = now };
+	uint32_t told = braid_link_peer_cpu(link, &s.used_ms, &s.queued_ms);
+
+	braid_svc_assert_locked();
+	if (link->share.silent_ms && braid_since(link->share.heard_ns, now) >= ANSWER_MS * MS)
+		link->share.silent_ms = 0;
+	if (told == link->share.told)
+		return;
+	if (link->share.silent_ms && link->share.last.at_ns)
+		say_what_it_was(link, &s);
+	link->share.told = told;
+	keep(&link->share, &s);
+}
+
+void braid_share_heard(struct braid_link *link, uint64_t silent_ms, uint64_t now)
+{
+	braid_svc_assert_locked();
+	link->share.silent_ms = silent_ms;
+	link->share.heard_ns = now;
+}
+
+const char *braid_share_text(const struct braid_link *link, char ret[BRAID_SHARE_TEXT])
+{
+	int used = link->share.used_percent, queued = link->share.queued_percent;
+
+	braid_svc_assert_locked();
+	*ret = '\0';
+	if (!link->share.known)
+		return ret;
+	if (queued >= 50)
+		snprintf(ret, BRAID_SHARE_TEXT, "; it gets too little CPU: its service thread waited "
+			 "for one %d %% of the time", queued);
+	else
+		snprintf(ret, BRAID_SHARE_TEXT, "; its process uses %d %% of a CPU", used);
+	return ret;
+}
+
+void braid_share_get(const struct braid_link *link, int *ret_used, int *ret_queued)
+{
+	bool known = link->share.known;
+
+	*ret_used = known ? link->share.used_percent : -1;
+	*ret_queued = known ? link->share.queued_percent : -1;
+}

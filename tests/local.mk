@@ -116,11 +116,13 @@ unit_tests = \
 	tests/unit/test_setup_links \
 	tests/unit/test_setup_offer \
 	tests/unit/test_setup_recover \
+	tests/unit/test_share \
 	tests/unit/test_silence \
 	tests/unit/test_slab \
 	tests/unit/test_smc \
 	tests/unit/test_smc_setup \
 	tests/unit/test_stall \
+	tests/unit/test_stopped \
 	tests/unit/test_spread \
 	tests/unit/test_stream \
 	tests/unit/test_thread \
@@ -254,7 +256,7 @@ nccl_tests = \
 	tests/nccl/ucx.sh \
 	$(nccl_quick_tests)
 
-fault_tests = tests/faults/check.sh tests/faults/onesided.sh
+fault_tests = tests/faults/check.sh tests/faults/onesided.sh tests/faults/setup.sh
 
 cli_tests = \
 	tests/cli/completion.bats \
@@ -413,6 +415,7 @@ tests_unit_test_job_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fstat,--wrap=read
 tests_unit_test_secret_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mmap,--wrap=munmap,--wrap=madvise
 tests_unit_test_secrets_in_time_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=crypto_scalarmult
 tests_unit_test_process_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_auth_init,--wrap=braid_os_atfork
+tests_unit_test_stopped_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_thread_of
 tests_unit_test_why_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_neigh_get
 # Its own tables are the plugin that it loads.
 tests_unit_test_rma_abi_SOURCES = tests/unit/test_rma_abi.c plugin/rma_abi.c

@@ -19,7 +19,7 @@
 #include "core/transport.h"
 
 enum {
-	AGAIN = 6,			/* a WARN, and the next so many times BRAID_STALL_WARN later */
+	AGAIN = 6,			/* the next WARN comes so many times as late */
 	GATED_MS = 1000,		/* until it is tried again, if another listen wrote one */
 };
 
@@ -185,8 +185,8 @@ void braid_awaited_report(const struct braid_awaited *w, const struct braid_dev 
 			   braid_stopped_peer(c->theirs.host, c->theirs.pid, how));
 	} else if (w->came_ns) {
 		since_then(w, how, sizeof(how));
-		braid_warn("device %s, peer %s: accept() has waited for %llu s: %llu s ago the peer "
-			   "%s%s [accept-waits]", dev->net.name, w->who, waited,
+		braid_warn("device %s, peer %s: accept() has waited for %llu s: %llu s ago the "
+			   "peer %s%s [accept-waits]", dev->net.name, w->who, waited,
 			   (unsigned long long)seconds(braid_since(w->came_ns,
 								   braid_os->now_ns())),
 			   w->why, how);

@@ -384,8 +384,9 @@ static int attempt_refused(const struct attempt *a, int err, bool late)
 		return braid_error(-EREMOTEIO, "device %s, peer %s: it has no room for this "
 				   "connection; its own log says why [peer-no-room]", dev, peer);
 	if (late)
-		return braid_error(-EREMOTEIO, "device %s, peer %s: connected, but no answer within "
-				   "%lld s (BRAID_CONNECT_TIMEOUT): %s [no-answer]", dev, peer,
+		return braid_error(-EREMOTEIO, "device %s, peer %s: connected, but no answer "
+				   "within %lld s (BRAID_CONNECT_TIMEOUT): %s [no-answer]",
+				   dev, peer,
 				   (long long)braid_param.connect_timeout,
 				   braid_stopped_why(a->way.link, how));
 	return -EAGAIN;

@@ -76,7 +76,8 @@ int braid_service_try(void)
 			    braid_watch(EPOLL_CTL_ADD, svc.efd, EPOLLIN, NULL, BRAID_TAG_WAKE);
 	svc.stop = false;
 	if (!err)
-		err = braid_os->thread_start(&svc.thread, service_thread, NULL, BRAID_SERVICE_THREAD);
+		err = braid_os->thread_start(&svc.thread, service_thread, NULL,
+					     BRAID_SERVICE_THREAD);
 	if (err) {
 		braid_wakeup_close();
 		braid_events_close();

@@ -71,10 +71,10 @@ static void say_what_it_was(struct braid_link *link, const struct braid_share *s
 	link->share.silent_ms = 0;
 	if (queued >= ms / 2)
 		braid_warn("device %s, peer %s: heard again after %llu ms: it was not stopped, but "
-			   "starved: its service thread waited for a CPU for %u ms, and its process "
-			   "used %u ms. Give it more: see its cgroup's cpu.max, its affinity, and "
-			   "what else runs there [peer-starved]", link->key.dev->net.name,
-			   link->peer, (unsigned long long)ms, queued, used);
+			   "starved: its service thread waited for a CPU for %u ms, and its "
+			   "process used %u ms. Give it more: see its cgroup's cpu.max, its "
+			   "affinity, and what else runs there [peer-starved]",
+			   link->key.dev->net.name, link->peer, (unsigned long long)ms, queued, used);
 	else
 		braid_info("device %s, peer %s: heard again after %llu ms: its process used %u ms "
 			   "of CPU meanwhile and its service thread waited for one for %u ms: %s",
@@ -137,8 +137,8 @@ const char *braid_share_text(const struct braid_link *link, char ret[BRAID_SHARE
 	if (!link->share.known)
 		return ret;
 	if (queued >= 50)
-		snprintf(ret, BRAID_SHARE_TEXT, "; it gets too little CPU: its service thread waited "
-			 "for one %d %% of the time", queued);
+		snprintf(ret, BRAID_SHARE_TEXT, "; it gets too little CPU: its service thread "
+			 "waited for one %d %% of the time", queued);
 	else
 		snprintf(ret, BRAID_SHARE_TEXT, "; its process uses %d %% of a CPU", used);
 	return ret;

@@ -29,14 +29,15 @@ const char *braid_stopped_text(const struct braid_thread *t, uint32_t pid,
 	if (state == BRAID_THREAD_FROZEN)
 		snprintf(ret, BRAID_STOPPED_TEXT, "its cgroup is frozen, as docker pause and "
 			 "schedulers do (pid %u)", pid);
-	else if (state == 'S' && t->queued_ms >= QUEUED_MS && t->queued_ms / QUEUED_PART > t->ran_ms)
-		snprintf(ret, BRAID_STOPPED_TEXT, "it is not stopped, but gets no CPU for long: its "
-			 "service thread ran for %llu ms so far, and waited for a CPU for %llu ms "
-			 "(pid %u is in state S)", (unsigned long long)t->ran_ms,
+	else if (state == 'S' && t->queued_ms >= QUEUED_MS &&
+		 t->queued_ms / QUEUED_PART > t->ran_ms)
+		snprintf(ret, BRAID_STOPPED_TEXT, "it is not stopped, but gets no CPU for long: "
+			 "its service thread ran for %llu ms so far, and waited for a CPU for "
+			 "%llu ms (pid %u is in state S)", (unsigned long long)t->ran_ms,
 			 (unsigned long long)t->queued_ms, pid);
 	else if (state == 'S')
-		snprintf(ret, BRAID_STOPPED_TEXT, "it is not stopped: its service thread sleeps, as "
-			 "if it had nothing to do (pid %u is in state S); what it sends may get "
+		snprintf(ret, BRAID_STOPPED_TEXT, "it is not stopped: its service thread sleeps, "
+			 "as if it had nothing to do (pid %u is in state S); what it sends may get "
 			 "lost", pid);
 	else if (what)
 		snprintf(ret, BRAID_STOPPED_TEXT, "%s (pid %u is in state %c)", what, pid, state);

@@ -64,7 +64,7 @@ struct braid_view {
 	enum braid_link_state state;
 	int err;
 	bool busy, dialler, silent, late;
-	/* Of the last seconds: CPU that the peer's process used; its thread waited.  -1: not known. */
+	/* Percent: CPU that the peer's process uses; its thread waits for one.  -1: not known. */
 	int peer_cpu, peer_wait;
 	uint64_t silent_ns;		/* since something came; 0 if the link is not up */
 	unsigned stalls;

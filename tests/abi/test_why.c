@@ -81,6 +81,28 @@ static void stopped_before_often(struct abi *t)
 	never_answers(t, "1");
 }
 
+/* -- accept() -------------------------------------------------------------------------------- */
+
+static void nobody_comes(struct abi *t)
+{
+	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE] = { 0 };
+	struct net *net;
+	void *listen, *recv = NULL;
+
+	setenv("BRAID_STALL_WARN", "1", 1);
+	net = abi_up(t);
+	warns_expected();
+	OK(net_listen(net, the_device(), handle, &listen));
+	while (!net_warn_count()) {
+		OK(net_accept(net, listen, &recv));
+		TRUE(!recv);
+		nap_ms(1);
+	}
+	says("accept-waits", "accept() has waited for 1 s, and no peer has come", NULL);
+	OK(net_close_listen(net, listen));
+	abi_down(net);
+}
+
 /* -- later ----------------------------------------------------------------------------------- */
 
 static void stops(struct abi *t, int fd)
@@ -137,6 +159,7 @@ static void held(struct abi *t, int fd, const struct silence *s)
 	struct buf b;
 	struct op op;
 
+	warns_expected();
 	recv_one(net, recv, 1000, 1);
 	b = buf_new(net, recv, 1 << 20, 0);
 	op = op_recv(net, recv, &b, b.size, 0);
@@ -147,13 +170,15 @@ static void held(struct abi *t, int fd, const struct silence *s)
 	ops_post(&op, 1);
 	ops_run(&op, 1);
 	filled(b.data, b.size, 7);
+	meet(fd);
 	buf_free(net, &b);
 	OK(net_close_recv(net, recv));
 	abi_down(net);
 }
 
 /* The WARN names `cause`; then the peer goes on, and the message arrives. */
-static void silent(struct abi *t, struct peer *peer, const struct silence *s, const char *cause)
+static void silent(struct abi *t, struct peer *peer, const struct silence *s, const char *cause,
+		   bool is_starved)
 {
 	struct net *net = abi_up(t);
 	struct buf b;
@@ -174,7 +199,10 @@ static void silent(struct abi *t, struct peer *peer, const struct silence *s, co
 	says("peer-silent", cause, "does not run");
 	meet(peer->fd);
 	ops_run(&op, 1);
-	EQ(1, net_warn_count());
+	if (is_starved)			/* what it announces then confirms the cause */
+		WAIT_FOR(net_warned("not stopped, but starved") && net_warned("[peer-starved]"));
+	EQ(1 + is_starved, net_warn_count());
+	meet(peer->fd);
 	buf_free(net, &b);
 	OK(net_close_send(net, send));
 	peer_join(peer);
@@ -187,11 +215,12 @@ static void nothing(void)
 
 static const struct silence none = { nothing, nothing };
 
-static void silent_by_itself(struct abi *t, void (*body)(struct abi *t, int fd), const char *cause)
+static void silent_by_itself(struct abi *t, void (*body)(struct abi *t, int fd), const char *cause,
+			     bool is_starved)
 {
 	struct peer peer = peer_start(t, body);
 
-	silent(t, &peer, &none, cause);
+	silent(t, &peer, &none, cause, is_starved);
 }
 
 /* The id of the plugin's service thread; 0: not found. */
@@ -276,7 +305,7 @@ static void is_starved(struct abi *t, int fd)
 
 static void starved(struct abi *t)
 {
-	silent_by_itself(t, is_starved, "it gets no CPU (pid ");
+	silent_by_itself(t, is_starved, "it gets no CPU (pid ", true);
 }
 
 /* -- held up by the kernel: a thread in vfork() waits for its child in state D ------------ */
@@ -330,7 +359,7 @@ static void is_held_up(struct abi *t, int fd)
 
 static void held_up(struct abi *t)
 {
-	silent_by_itself(t, is_held_up, "the kernel holds it up: storage, swap, a driver (pid ");
+	silent_by_itself(t, is_held_up, "the kernel holds it up: storage, swap, a driver (pid ", false);
 }
 
 /* -- frozen, as by docker pause: by either version of cgroups -- */
@@ -427,7 +456,7 @@ static void frozen_by(struct abi *t, const struct freezer *by)
 	if (!peer_moves(by, peer.pid))
 		skip_because("no cgroup that freezes can be made in %s", by->root);
 	silent(t, &peer, &(struct silence){ freeze, thaw },
-	       "its cgroup is frozen, as docker pause and schedulers do (pid ");
+	       "its cgroup is frozen, as docker pause and schedulers do (pid ", false);
 }
 
 static void frozen_v1(struct abi *t)
@@ -568,8 +597,10 @@ static const struct abi_case cases[] = {
 	CASE("a peer that is stopped before it answers is no firewall", stopped_before, ONCE),
 	CASE("a stopped peer that is dialled again and again is no firewall",
 	     stopped_before_often, ONCE),
+	CASE("an accept() to which nobody comes says so", nobody_comes, ONCE, .warns = "accept-waits"),
 	CASE("a peer on this host that is stopped is reported as stopped", stopped_later, ONCE),
-	CASE("a peer on this host that gets no CPU is reported", starved, ONCE),
+	CASE("a peer that gets no CPU is reported, and afterwards as one that was starved", starved,
+	     ONCE, .warns = "peer-silent peer-starved"),
 	CASE("a peer on this host that the kernel blocks is reported", held_up, ONCE),
 	CASE("a peer on this host whose cgroup of version 1 is frozen is reported",
 	     frozen_v1, ONCE),

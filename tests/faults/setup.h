@@ -129,6 +129,8 @@ struct finding {			/* what came of a case */
 struct setup_options {
 	const char *plugin;
 	unsigned slow;
+	int times;			/* a case fails at so many times a deadline */
+	bool planted;			/* BRAID_STALL_WARN=0: nobody says for whom accept() waits */
 	bool verbose;
 };
 

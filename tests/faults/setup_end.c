@@ -171,6 +171,25 @@ static void count(struct left *ret)
 	*ret = (struct left){ entries("/proc/self/fd"), entries("/proc/self/task"), fault_blocks() };
 }
 
+/* What is left, for whoever looks into it. */
+static void list_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	const struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		char path[64], to[128];
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%.16s", e->d_name);
+		n = readlink(path, to, sizeof(to) - 1);
+		if (n > 0)
+			witness_keeps(NCCL_LOG_INFO, 0, "", 0, "left: %s is %.*s", e->d_name, (int)n, to);
+	}
+	if (d)
+		closedir(d);
+}
+
 /* A thread that was joined is listed for a moment longer. */
 static void count_after(struct self *s)
 {
@@ -182,6 +201,8 @@ static void count_after(struct self *s)
 		count(&s->role->after);
 	} while ((after->fds > before->fds || after->threads > before->threads ||
 		  after->blocks > before->blocks) && now_ns() < until);
+	if (after->fds > before->fds)
+		list_fds();
 }
 
 static void first_life(struct self *s)

@@ -87,6 +87,26 @@ static void three_frames(void)
 	put(eager(10), text + 4);
 }
 
+static void an_alive_may_announce_the_peers_cpu_time(void **state)
+{
+	struct braid_hdr h = { .type = BRAID_F_ALIVE, .tag = BRAID_ALIVE_CPU, .seq = 5, .rseq = 7 };
+	uint32_t used = 1, queued = 1;
+	size_t done;
+
+	(void)state;
+	stream.n = 0;
+	put(alive, NULL);			/* an older peer's */
+	assert_int_equal(take(stream.bytes, stream.n, &done), 0);
+	assert_int_equal(braid_link_peer_cpu(stub_at(0)->link, &used, &queued), 0);
+	stream.n = 0;
+	put(alive, NULL);
+	put(h, NULL);
+	assert_int_equal(take(stream.bytes + BRAID_HDR_SIZE, BRAID_HDR_SIZE, &done), 0);
+	assert_int_equal(braid_link_peer_cpu(stub_at(0)->link, &used, &queued), 1);
+	assert_int_equal(used, 5);
+	assert_int_equal(queued, 7);
+}
+
 static void frames_of_a_stream_may_come_in_any_pieces(void **state)
 {
 	three_frames();
@@ -790,6 +810,7 @@ static void only_malformed_data_is_the_peers_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(an_alive_may_announce_the_peers_cpu_time),
 		CASE(frames_of_a_stream_may_come_in_any_pieces),
 		CASE(the_carrier_may_put_payload_there_by_itself),
 		CASE(a_message_may_be_the_rest_of_a_payload),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_why.c - the WARN for each way in which a dial can fail, and for a silent peer. */
+/* test_why.c - the WARN for each way in which a dial can fail. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,6 @@
 #include "core/base/param.h"
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
-#include "core/setup/stopped.h"
 #include "core/setup/why.h"
 #include "tests/lib/pair.h"
 #include "topo/neigh.h"
@@ -124,40 +123,11 @@ static void how_far_a_dial_came_decides_what_an_errno_means(void **state)
 	assert_int_equal(braid_dial_stage(&c, -EACCES), BRAID_DIAL_PEER);
 }
 
-static const char *says(char state, uint32_t pid, char text[BRAID_STOPPED_TEXT])
-{
-	return braid_stopped_text(&(struct braid_thread){ .state = state }, pid, text);
-}
-
-static void a_silent_process_is_stopped_or_starved_or_held_up(void **state)
-{
-	char text[BRAID_STOPPED_TEXT];
-
-	(void)state;
-	assert_non_null(strstr(says('T', 7, text), "stopped"));
-	assert_non_null(strstr(text, "pid 7 is in state T"));
-	assert_non_null(strstr(says('t', 7, text), "debugger"));
-	assert_non_null(strstr(says('R', 7, text), "no CPU"));
-	assert_null(strstr(text, "stopped"));
-	assert_non_null(strstr(says('D', 7, text), "kernel holds it up"));
-	assert_null(strstr(text, "stopped"));
-	assert_non_null(strstr(says('\0', 0, text), "T, stopped"));
-	assert_non_null(strstr(text, "R, no CPU"));
-	assert_non_null(strstr(text, "frozen cgroup (docker pause)"));
-	assert_non_null(strstr(says('S', 7, text), "not stopped"));
-	assert_null(strstr(text, "CPU"));
-	braid_stopped_text(&(struct braid_thread){ 'S', 10, 3000 }, 7, text);
-	assert_non_null(strstr(text, "not stopped, but gets no CPU"));
-	assert_non_null(strstr(says(BRAID_THREAD_FROZEN, 7, text), "cgroup is frozen"));
-	assert_null(strstr(text, "state"));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dial_that_fails_names_its_cause_and_no_other),
 		cmocka_unit_test(how_far_a_dial_came_decides_what_an_errno_means),
-		cmocka_unit_test(a_silent_process_is_stopped_or_starved_or_held_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,11 +74,12 @@ static char *verdict_of(const json_t *link)
 	if (!up)
 		return strdup("a lane: all are down, Braid reconnects");
 	if (report_is(link, "silent"))
-		n = asprintf(&ret, "the peer, which was not heard for %s: it is stopped, gets no "
-			     "CPU, or the path is down", report_age(report_number(link, "heard_ms")));
+		n = asprintf(&ret, "the peer, which was not heard for %s: it is stopped, gets "
+			     "no CPU, or the path is down",
+			     report_age(report_number(link, "heard_ms")));
 	else if (report_is(link, "late") && report_number(link, "peer_cpu_wait_percent") >= 50)
-		n = asprintf(&ret, "the peer, whose process gets too little CPU: its thread waits for "
-			     "one %lld %% of the time",
+		n = asprintf(&ret, "the peer, whose process gets too little CPU: its thread waits "
+			     "for one %lld %% of the time",
 			     report_number(link, "peer_cpu_wait_percent"));
 	else if (ill)
 		return strdup("a lane that is down or suspect: the network");

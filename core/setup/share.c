@@ -74,7 +74,8 @@ static void say_what_it_was(struct braid_link *link, const struct braid_share *s
 			   "starved: its service thread waited for a CPU for %u ms, and its "
 			   "process used %u ms. Give it more: see its cgroup's cpu.max, its "
 			   "affinity, and what else runs there [peer-starved]",
-			   link->key.dev->net.name, link->peer, (unsigned long long)ms, queued, used);
+			   link->key.dev->net.name, link->peer, (unsigned long long)ms, queued,
+			   used);
 	else
 		braid_info("device %s, peer %s: heard again after %llu ms: its process used %u ms "
 			   "of CPU meanwhile and its service thread waited for one for %u ms: %s",

@@ -20,7 +20,7 @@
 #include "tests/faults/setup.h"
 #include "tools/opt.h"
 
-enum { JOBS_MAX = 16, CASE_S = 300, EVERY = 23 };
+enum { JOBS_MAX = 16, CASE_S = 300, EVERY = 37 };
 
 #ifdef HAVE_UCX
 #define UCX NULL

@@ -62,10 +62,14 @@ static bool has_failed(const struct scene *s)
 	return strcmp(s->found->verdict, "well") != 0;
 }
 
-/* UCX ends its process if it has no descriptor for a worker: ucp_worker.c, "Fatal". */
-static bool ended_by_ucx(const struct scene *s, unsigned who)
+/*
+ * UCX ends its process by abort() if it has no descriptor for a worker (ucp_worker.c, "Fatal"), or if
+ * the other end's TCP has none (tcp_ep.c, an assertion): seen with 1.13.1.
+ */
+static bool ended_by_ucx(const struct scene *s, int status)
 {
-	return s->t->what == NO_FILES && who == s->t->who && strncmp(s->t->carrier->name, "ucx", 3) == 0;
+	return s->t->what == NO_FILES && strncmp(s->t->carrier->name, "ucx", 3) == 0 &&
+	       WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
 /* -- what happens to a process ---------------------------------------------------------------- */
@@ -325,6 +329,29 @@ static bool settles(struct scene *s, unsigned who)
 
 /* -- the play --------------------------------------------------------------------------------- */
 
+/* An end that ended before its time. */
+static void look_at_end(struct scene *s, unsigned who)
+{
+	struct role *role = &s->show->role[who];
+	int status;
+
+	if (role->broken[0])
+		fails(s, "the %s: %s", role_names[who], role->broken);
+	if (s->dead[who] || waitpid(s->pid[who], &status, WNOHANG) != s->pid[who])
+		return;
+	s->dead[who] = true;
+	if (role->phase == IS_ENDED || role->broken[0])
+		return;
+	if (!ended_by_ucx(s, status)) {
+		fails(s, "the %s ended by itself, with %s %d", role_names[who],
+		      WIFSIGNALED(status) ? "signal" : "status",
+		      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		return;
+	}
+	strcpy(s->found->verdict, "skipped");
+	snprintf(s->found->why, sizeof(s->found->why), "UCX ended the process, for want of descriptors");
+}
+
 static void step_on(struct scene *s)
 {
 	struct show *show = s->show;
@@ -356,22 +383,8 @@ static void step_on(struct scene *s)
 	if (s->t->what == PAUSED && s->relay.struck_ns && !s->healed_ns &&
 	    now_ns() - s->relay.struck_ns >= PAUSE_MS * 1000000ULL)
 		heal(s);
-	for (unsigned i = 0; i < ROLES; i++) {
-		if (show->role[i].broken[0])
-			fails(s, "the %s: %s", role_names[i], show->role[i].broken);
-		else if (!s->dead[i] && waitpid(s->pid[i], NULL, WNOHANG) == s->pid[i]) {
-			s->dead[i] = true;
-			if (show->role[i].phase == IS_ENDED || show->role[i].broken[0])
-				continue;
-			if (ended_by_ucx(s, i)) {
-				strcpy(s->found->verdict, "skipped");
-				snprintf(s->found->why, sizeof(s->found->why),
-					 "UCX ended the process, for want of descriptors");
-			} else {
-				fails(s, "the %s ended by itself", role_names[i]);
-			}
-		}
-	}
+	for (unsigned i = 0; i < ROLES; i++)
+		look_at_end(s, i);
 }
 
 /* Must the end settle while the fault lasts? */

@@ -758,6 +758,7 @@ slow_tests = \
 	tests/cli/tutorial.sh \
 	tests/cli/validate.bats \
 	tests/cli/validate_rma.bats \
+	tests/faults/setup.sh \
 	tests/faults/check.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \

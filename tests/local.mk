@@ -116,6 +116,7 @@ unit_tests = \
 	tests/unit/test_setup_links \
 	tests/unit/test_setup_offer \
 	tests/unit/test_setup_recover \
+	tests/unit/test_setup_moved \
 	tests/unit/test_share \
 	tests/unit/test_silence \
 	tests/unit/test_slab \
@@ -218,6 +219,7 @@ net_tests = \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/names.sh \
+	tests/net/moved.sh \
 	tests/net/nics.sh \
 	tests/net/peer.sh \
 	tests/net/rails.sh \
@@ -612,6 +614,7 @@ tests_sim_test_sim_SOURCES = \
 	tests/sim/sim_net.c \
 	tests/sim/sim_net.h \
 	tests/sim/sim_os.c \
+	tests/sim/sim_outage.c \
 	tests/sim/sim_plan.c \
 	tests/sim/sim_rma.c \
 	tests/sim/sim_rma.h \

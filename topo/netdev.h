@@ -2,7 +2,8 @@
 /*
  * netdev.h - which network interfaces of this machine Braid may use.
  *
- * Reads getifaddrs() and /sys/class/net; called at init only, never on the data path.
+ * Reads getifaddrs() and /sys/class/net; called at init, and when an address has changed; never on
+ * the data path.
  *
  * An interface is usable if it is up and running, and has an address of the family asked for.  The
  * filter text is as in filter.h.  Without one NCCL's order and exclusions hold: names that start
@@ -38,6 +39,7 @@ struct braid_netdev_ip {
 
 struct braid_netdev {
 	char name[BRAID_NETDEV_NAMES];	/* a fused device's: its members', joined by + */
+	char interface[BRAID_NETDEV_NAME];	/* whose addresses it has; a port's name differs */
 	union braid_netdev_addr addr;	/* the best address, and its prefix */
 	unsigned prefix;
 	struct braid_netdev_ip more[BRAID_NETDEV_IPS - 1];	/* others, best first: ips.h */
@@ -72,5 +74,14 @@ int braid_netdev_find(const char *filter, int family, const char *sysroot, struc
 /* Writes all addresses of an interface, the best first; returns how many. */
 unsigned braid_netdev_ips(const struct braid_netdev *net,
 			  struct braid_netdev_ip ret[BRAID_NETDEV_IPS]);
+
+struct ifaddrs;
+
+/*
+ * The interface may have other addresses now, or another index if it was removed and made anew.
+ * Takes them over from `list`, the kernel's.  True: something has changed, but for an interface
+ * that has no usable address at present, which keeps those it had.
+ */
+bool braid_netdev_again(struct braid_netdev *net, int family, const struct ifaddrs *list);
 
 #endif

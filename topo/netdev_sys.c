@@ -224,6 +224,7 @@ void braid_netdev_describe(const struct braid_search *s, const struct braid_cand
 	};
 
 	memcpy(dev.name, c->name, sizeof(c->name));
+	memcpy(dev.interface, c->name, sizeof(c->name));
 	memcpy(dev.more, &c->ips.ip[1], dev.nmore * sizeof(dev.more[0]));
 	give_scope(&dev.addr, dev.ifindex);
 	for (unsigned i = 0; i < dev.nmore; i++)

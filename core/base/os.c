@@ -12,6 +12,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -196,6 +198,23 @@ static int os_socket(int family, int protocol)
 	return fd_note(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
 }
 
+static int os_watch_addrs(void)
+{
+	struct sockaddr_nl sa = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK |
+				  RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR };
+	int fd = fd_note(socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC,
+				NETLINK_ROUTE));
+
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&sa, sizeof(sa))) {
+		int err = errno;
+
+		os_close(fd);
+		errno = err;
+		return -1;
+	}
+	return fd;
+}
+
 static int os_accept(int fd, struct sockaddr *sa, socklen_t *len)
 {
 	return fd_note(accept4(fd, sa, len, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -302,6 +321,9 @@ static const struct braid_os real = {
 	.shutdown = os_shutdown,
 	.close = os_close,
 	.route = braid_route_get,
+	.watch_addrs = os_watch_addrs,
+	.getifaddrs = getifaddrs,
+	.freeifaddrs = freeifaddrs,
 	.note = os_note,
 	.epoll_create = os_epoll_create,
 	.epoll_ctl = epoll_ctl,

@@ -22,6 +22,8 @@
 #include "topo/cpus.h"
 #include "topo/route.h"
 
+struct ifaddrs;
+
 struct braid_os {
 	uint64_t (*now_ns)(void);			/* monotonic */
 	int (*random)(void *buf, size_t len);		/* cryptographic; 0 or a negative errno */
@@ -42,6 +44,10 @@ struct braid_os {
 	int (*shutdown)(int fd);			/* both ways */
 	int (*close)(int fd);
 	braid_route_fn *route;				/* topo/route.h */
+	/* A descriptor to recv() from when an interface or one of its addresses has changed. */
+	int (*watch_addrs)(void);
+	int (*getifaddrs)(struct ifaddrs **ret);
+	void (*freeifaddrs)(struct ifaddrs *list);
 	void (*note)(int fd, bool ours);		/* a descriptor from a library */
 
 	int (*epoll_create)(void);

@@ -62,6 +62,7 @@ struct braid_lane_recover {
 	struct braid_conn *conn;	/* the dial in progress */
 	uint64_t dial_at_ns;
 	unsigned dial_wait_ms;		/* the wait after the last failed dial; 0: none failed */
+	unsigned dials_failed;		/* since it was up */
 	unsigned patience_ms, rtt_ms;	/* how long the lane may be suspect; round trip */
 	uint64_t resumed_ns;
 	uint64_t shut_ns;		/* when its carrier was closed for another */

@@ -156,11 +156,16 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint32_t sent;			/* frames ever queued at our home lane */
 	uint64_t sent_ns;		/* when that count last grew */
 	uint64_t ticked_ns, health_ns, down_ns, probe_ns, stall_ns;
+	uint64_t warned_ns;		/* when the silence was last reported */
+	unsigned silent_s;		/* until it is reported again */
+	uint64_t moved_ns;		/* when an address changed; 0: its lanes are back since */
+	uint64_t announce_ns;		/* until then tell the peer our new address; 0: no need */
 	unsigned probe_wait_ms;
 	uint64_t refused_ns;		/* of a refusal that anybody may have made; 0: none */
 	bool refused, warned_mtu;
 	bool slept;			/* this process: the peer is to learn why */
 	bool unanswered, hung_up;	/* how the last dial ended once TCP had connected */
+	bool moved;			/* our address has changed since the peer was heard */
 	atomic_bool silent, late;
 	atomic_uint stalls;		/* times that a message was late */
 };

@@ -32,7 +32,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 		   lane->index, err == -ENOTCONN ? "closed by the peer" : strerror(-err));
 	/* The carrier failed: neither end closed it. */
 	lane->loss.carrier_failed = lane->tr->blob && err != -ENOTCONN && err != -ECANCELED &&
-			       err != -ECONNRESET;
+			       err != -ECONNRESET && err != -EADDRNOTAVAIL;
 	braid_event(BRAID_EVENT_LANE_LOST, link->number, lane->index, err,
 		    atomic_fetch_add(&lane->loss.lost, 1) + 1);
 	atomic_fetch_add(&link->key.dev->lost, 1);

@@ -20,6 +20,7 @@
 #include "core/setup/join.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
+#include "core/setup/moved.h"
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
@@ -173,6 +174,8 @@ static int accepted(struct braid_conn *c, uint32_t *ret_link)
 	struct braid_link *link;
 	int err;
 
+	if (c->theirs.kind != BRAID_HELLO_LINK)
+		braid_moved_learn(c);
 	if (c->theirs.kind == BRAID_HELLO_ALIVE)
 		return 0;
 	braid_bind_accepted(c);

@@ -24,6 +24,7 @@
 #include "core/setup/join.h"
 #include "core/setup/lane_count.h"
 #include "core/setup/links.h"
+#include "core/setup/moved.h"
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
@@ -125,6 +126,9 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 		if (kind == BRAID_HELLO_ALIVE) {
 			c->mine.lane = braid_link_home(link)->index;
 			c->mine.epoch = braid_link_home(link)->recover.dialled;
+			/* Only to be heard of: by the number before, no lane is reported lost. */
+			if (braid_lane_up(braid_link_home(link)) && link->recover.announce_ns)
+				c->mine.epoch--;
 		} else {
 			c->mine.lane = lane ? lane->index : (uint8_t)link->nlanes;
 			/* A new number: the peer may have admitted the dial that failed here. */
@@ -145,6 +149,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	if (!c)
 		return -ENOMEM;
 	fd = dial_from_any(&link->setup.path[path], lane && braid_redial_again(lane, now), &bound);
+	if (fd == -EADDRNOTAVAIL || fd == -ENODEV)
+		braid_moved_perhaps(now);
 	if (fd < 0) {
 		free(c);
 		return fd;

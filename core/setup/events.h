@@ -13,6 +13,7 @@
 /* The kind of object that an event is for, in the low bits of its pointer. */
 enum braid_tag {
 	BRAID_TAG_WAKE, BRAID_TAG_PORT, BRAID_TAG_CONN, BRAID_TAG_LANE, BRAID_TAG_DEVICE,
+	BRAID_TAG_ADDRS,
 	BRAID_TAG_MASK = 7,
 };
 

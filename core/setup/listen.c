@@ -22,6 +22,7 @@
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
 #include "core/setup/listener.h"
+#include "core/setup/moved.h"
 #include "core/setup/service.h"
 
 enum {
@@ -78,7 +79,7 @@ static void handle_fill(struct braid_handle *h, const struct braid_listen *l,
 	memcpy(h->process, braid_self.process, sizeof(h->process));
 	memcpy(h->token, l->token, BRAID_KEY_SIZE);
 	braid_list_for(p, &braid_listeners, node) {
-		if (p->dev == first->dev && !p->bound)
+		if (p->dev == first->dev && !p->bound && !p->gone)
 			handle_add(h, &p->at);
 	}
 }
@@ -126,7 +127,10 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 	if (err)
 		return err;
 	braid_svc_lock();
+	braid_moved_device(dev);
 	err = braid_service_start();
+	if (!err)
+		braid_moved_open();
 	for (unsigned i = dev->nmembers; !err && i--; )
 		err = braid_listener_open(dev->member[i], false, &p);
 	if (!err) {

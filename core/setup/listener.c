@@ -20,6 +20,7 @@
 #include "core/setup/unpaced.h"
 #include "core/setup/ways.h"
 #include "core/transport.h"
+#include "topo/ips.h"
 
 enum {
 	BACKLOG = 1024,
@@ -31,7 +32,7 @@ enum {
 
 struct braid_list braid_listeners;
 
-static struct braid_log_gate gate_fds;
+static struct braid_log_gate gate_fds, gate_again;
 
 void braid_listeners_init(void)
 {
@@ -163,7 +164,8 @@ static int ports_watch(struct braid_listener *const *p, unsigned n)
 			braid_unwatch(p[--i]->fd);
 		return err;
 	}
-	watch_device(p[0], true);
+	if (p[0]->first)
+		watch_device(p[0], true);
 	for (unsigned i = 0; i < n; i++)
 		braid_list_add_tail(&braid_listeners, &p[i]->node);
 	return 0;
@@ -208,6 +210,69 @@ int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener
 	return braid_error(err, "device %s: can't listen on %s: %s%s "
 			   "[cannot-listen]", dev->net.name, dev->addr,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+}
+
+static void port_close(struct braid_listener *p)
+{
+	braid_unwatch(p->fd);
+	braid_list_del(&p->node);
+	port_free(p);
+}
+
+/* The device's socket at an address, not bound to its interface; or NULL. */
+static struct braid_listener *port_at(const struct braid_dev *dev, const struct sockaddr *sa)
+{
+	struct braid_listener *p;
+
+	braid_list_for(p, &braid_listeners, node) {
+		if (p->dev == dev && !p->bound && braid_netdev_same_ip(&p->at.sa, sa))
+			return p;
+	}
+	return NULL;
+}
+
+static void port_add(const struct braid_listener *first, const struct braid_at *at, bool bound)
+{
+	struct braid_listener *p;
+	int err = port_new(first->dev, at, first->port, braid_bind_listens(at), bound, &p);
+
+	if (!err) {
+		err = ports_watch(&p, 1);
+		if (err)
+			port_free(p);
+	}
+	if (err && !bound && braid_log_gate_open(&gate_again, braid_os->now_ns()))
+		braid_warn("device %s: can't listen at its new address: port %u: %s; peers that "
+			   "dial it there fail [cannot-listen]", first->dev->net.name, first->port,
+			   strerror(-err));
+}
+
+void braid_listener_again(struct braid_dev *dev)
+{
+	struct braid_listener *first = first_port(dev), *p, *tmp;
+	struct braid_at at[BRAID_HANDLE_ADDRS];
+	unsigned n;
+
+	braid_svc_assert_locked();
+	if (!first)
+		return;
+	n = braid_dev_addrs(dev, at);
+	braid_list_for_safe(p, tmp, &braid_listeners, node) {
+		if (p->dev != dev)
+			continue;
+		p->gone = true;
+		for (unsigned i = 0; i < n; i++)
+			p->gone &= !braid_netdev_same_ip(&at[i].ip.addr.sa, &p->at.sa);
+		/* One that is bound may have an interface that was removed and made anew. */
+		if (p->bound || (p->gone && !p->first))
+			port_close(p);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (!port_at(dev, &at[i].ip.addr.sa))
+			port_add(first, &at[i], false);
+		if (braid_bind_listens(&at[i]))
+			port_add(first, &at[i], true);
+	}
 }
 
 uint16_t braid_listener_port(struct braid_dev *dev)

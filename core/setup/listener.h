@@ -22,6 +22,7 @@ struct braid_listener {			/* a device's listening socket at one of its addresses
 	struct braid_dev *dev;
 	bool first;			/* its device's first; the others use its port number */
 	bool bound;			/* to its interface, beside an unbound one at the address */
+	bool gone;			/* the device has that address no more */
 	int fd;
 	union braid_netdev_addr at;
 	uint16_t port;
@@ -33,6 +34,8 @@ void braid_listeners_init(void);
 
 /* Listen, unless the device does already; `quiet`: log nothing if descriptors run out. */
 int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener **ret);
+/* The device has other addresses now: listen at those, too, and no more where it has none. */
+void braid_listener_again(struct braid_dev *dev);
 /* The TCP port at which a device listens, from now on if not before; 0: it can't. */
 uint16_t braid_listener_port(struct braid_dev *dev);
 

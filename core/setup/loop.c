@@ -32,6 +32,7 @@
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
 #include "core/setup/listener.h"
+#include "core/setup/moved.h"
 #include "core/setup/reap.h"
 #include "core/setup/recover.h"
 #include "core/setup/service.h"
@@ -74,7 +75,7 @@ static int check_nics(uint64_t now)
 static int run_due(uint64_t now)
 {
 	struct braid_link *link, *tmp;
-	int wait_ms = -1;
+	int wait_ms = braid_moved_tick(now);
 	bool paused;
 
 	braid_handshakes_expire(now);
@@ -214,6 +215,7 @@ static void close_all(void)
 	braid_listeners_close();
 	braid_connects_free();
 	braid_wakeup_close();
+	braid_moved_close();
 	braid_events_close();
 	braid_pool_trim();
 }
@@ -248,6 +250,9 @@ static void handle_event(const struct epoll_event *ev, uint64_t now)
 		break;
 	case BRAID_TAG_DEVICE:
 		device_event(obj);
+		break;
+	case BRAID_TAG_ADDRS:
+		braid_moved_event(now);
 		break;
 	default:
 		break;
@@ -326,6 +331,9 @@ void braid_loop(void)
 	int wait_ms = 0;
 
 	loop.idle_since_ns = loop.stop_ns = 0;
+	braid_svc_lock();
+	braid_moved_open();
+	braid_svc_unlock();
 	for (;;) {
 		if (run_round(&wait_ms))
 			continue;

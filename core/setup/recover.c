@@ -25,6 +25,8 @@
 enum {
 	ASLEEP_MS = 3000,		/* between two ticks; if longer, this process did not run */
 	REQUEST_AFTER_MS = 500,		/* of silence, even if some lane looks well */
+	LONG_LOOK_MS = 50,		/* between two looks in a long outage */
+	MOVING_MS = 5000,		/* that lanes without comms have to come back */
 };
 
 void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t epoch)
@@ -64,6 +66,9 @@ static bool may_renew(const struct braid_lane *lane, uint64_t now)
 /* The end that dialled the link dials its lanes. */
 static void dial_lanes(struct braid_link *link, uint64_t now)
 {
+	bool few = braid_redial_is_long(link, now) &&
+		   !braid_health_well(braid_link_home(link), now);
+
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 		bool astray;
@@ -84,6 +89,8 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 		    (braid_health_well(lane, now) && !astray) ||
 		    (!braid_lane_up(lane) && braid_redial_is_left(link, path, now)))
 			continue;
+		if (few && lane != braid_link_home(link))
+			continue;		/* once home is back, the others follow */
 		if (braid_lane_up(lane) && lane != braid_link_home(link) && !astray)
 			continue;		/* home first; then both ends close this one */
 		err = braid_dial_lane(link, lane, now);
@@ -97,9 +104,13 @@ static void request_dial(struct braid_link *link, uint64_t now)
 {
 	int err;
 
+	if (now >= link->recover.announce_ns)
+		link->recover.announce_ns = 0;
 	/* A lane that looks well may only be idle, and as dead as home is. */
-	if (braid_health_well(braid_link_home(link), now) ||
-	    (braid_health_any_well(link, now) && braid_silence(link, now) < REQUEST_AFTER_MS * MS))
+	if (!link->recover.announce_ns &&
+	    (braid_health_well(braid_link_home(link), now) ||
+	     (braid_health_any_well(link, now) &&
+	      braid_silence(link, now) < REQUEST_AFTER_MS * MS)))
 		return;
 	if (link->dial.conn || !link->setup.path[0].to.port || now < link->recover.probe_ns)
 		return;
@@ -137,8 +148,16 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
 	if (braid_link_ndown(link))
-		return BRAID_REDIAL_MIN_MS;
+		return braid_redial_is_long(link, now) ? LONG_LOOK_MS : BRAID_REDIAL_MIN_MS;
 	return under_way ? BRAID_HEALTH_MS : (int)braid_silence_alive_ms(link, now);
+}
+
+/* Are lanes without comms to be dialled again, as their address has changed? */
+static bool is_moving(struct braid_link *link, uint64_t now)
+{
+	if (!braid_link_ndown(link) || braid_since(link->recover.moved_ns, now) >= MOVING_MS * MS)
+		link->recover.moved_ns = 0;
+	return link->recover.moved_ns || link->recover.announce_ns;
 }
 
 int braid_recover_tick(struct braid_link *link, uint64_t now)
@@ -155,7 +174,7 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 		link->recover.slept = true;
 	}
 	shut_lost(link, now);
-	if (!braid_comms_count(link)) {			/* without a comm silence means nothing */
+	if (!braid_comms_count(link) && !is_moving(link, now)) {	/* silence means nothing */
 		link->recover.received_ns = now;
 		/* An accepted link may wait for its first comm, which comes over a new socket. */
 		if (braid_link_ndown(link) && (link->dialler || braid_comms_were(link)))

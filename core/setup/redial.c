@@ -15,6 +15,7 @@
 #include "core/setup/links.h"
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
+#include "core/setup/silence.h"
 #include "core/setup/why.h"
 #include "core/transport.h"
 
@@ -25,9 +26,16 @@ enum {
 	ASK_AGAIN_MS = 40,		/* between two dials before a refusal is believed */
 	ASKED_MS = 2000,		/* after so long a refusal is the first one again */
 	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
+	WAIT_LONG_MS = 2000,		/* the longest, also between time-outs, in a long outage */
 };
 
 static struct braid_log_gate gate_local;
+
+bool braid_redial_is_long(const struct braid_link *link, uint64_t now)
+{
+	braid_svc_assert_locked();
+	return braid_silence(link, now) >= BRAID_LONG_OUTAGE_S * SEC;
+}
 
 /* 3/4 to 5/4 of `ms`, at random: peers that lost the same switch must not all redial at once. */
 static uint64_t jitter(unsigned ms)
@@ -39,13 +47,15 @@ static uint64_t jitter(unsigned ms)
 }
 
 /* How long to wait after a failed dial, in ns. */
-static uint64_t back_off(unsigned *wait_ms, const struct braid_conn *c, int err)
+static uint64_t back_off(struct braid_link *link, unsigned *wait_ms, const struct braid_conn *c,
+			 int err, uint64_t now)
 {
-	unsigned most = WAIT_MAX_MS;
+	bool is_long = braid_redial_is_long(link, now);
+	unsigned most = is_long ? WAIT_LONG_MS : WAIT_MAX_MS;
 
-	if (err == -ETIMEDOUT && c && c->state == BRAID_CONN_CONNECT)
+	if (err == -ETIMEDOUT && c && c->state == BRAID_CONN_CONNECT && !is_long)
 		return jitter(BRAID_REDIAL_MIN_MS);	/* the attempt took its time already */
-	if (err == -ETIMEDOUT)
+	if (err == -ETIMEDOUT && c && c->state != BRAID_CONN_CONNECT)
 		most = WAIT_UNANSWERED_MS;
 	*wait_ms = *wait_ms ? *wait_ms * 2 : BRAID_REDIAL_MIN_MS;
 	if (*wait_ms > most)
@@ -85,7 +95,7 @@ void braid_redial_avoid(struct braid_link *link, unsigned path, uint64_t now)
 {
 	braid_svc_assert_locked();
 	braid_path_bad(link, path, now);
-	for (unsigned i = 0; i < link->nlanes; i++) {
+	for (unsigned i = 0; i < link->nlanes && !braid_redial_is_long(link, now); i++) {
 		if (braid_path_for(link, i, now) != path)
 			link->lane[i]->recover.dial_at_ns = 0;
 	}
@@ -147,6 +157,22 @@ static bool note_dial(struct braid_link *link, const struct braid_conn *c, int e
 	return is_refusal(c, err) && spent && !link->recover.refused;
 }
 
+/*
+ * The dial of a lane has failed.  The flight recorder is to keep what came before a long outage, so
+ * it gets the 1st, 2nd, 4th, 8th ... failure.  A number that no hello took to the peer is used
+ * again: with wire version 1, whose numbers have 16 bits, an outage could use them up.
+ */
+static void note_failure(struct braid_lane *lane, const struct braid_conn *c, int err)
+{
+	unsigned n = ++lane->recover.dials_failed;
+
+	if (!(n & (n - 1)))
+		braid_event(BRAID_EVENT_LANE_DIALLED, lane->link->number, lane->index, err,
+			    c ? (int64_t)c->path : -1);
+	if (c && c->state == BRAID_CONN_CONNECT && lane->recover.dialled == c->mine.epoch)
+		lane->recover.dialled--;
+}
+
 void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int err,
 			   uint64_t now)
 {
@@ -156,16 +182,17 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 	if (err == -EALREADY)
 		return;
 	if (err)
-		lane->recover.dial_at_ns = now + back_off(&lane->recover.dial_wait_ms, c, err);
+		lane->recover.dial_at_ns =
+			now + back_off(link, &lane->recover.dial_wait_ms, c, err, now);
 	if (note_dial(link, c, err, now))
 		lane->recover.dial_at_ns = now + jitter(ASK_AGAIN_MS);
 	if (err) {
-		braid_event(BRAID_EVENT_LANE_DIALLED, link->number, lane->index, err,
-			    c ? (int64_t)c->path : -1);
+		note_failure(lane, c, err);
 		return;
 	}
 	braid_path_good(link, c->path, now);
 	lane->recover.dial_wait_ms = 0;
+	lane->recover.dials_failed = 0;
 	lane->recover.dial_at_ns = 0;
 	link->recover.refused = false;
 	link->recover.received_ns = now;
@@ -175,11 +202,13 @@ void braid_redial_requested(struct braid_link *link, const struct braid_conn *c,
 			    uint64_t now)
 {
 	braid_svc_assert_locked();
+	if (!err)
+		link->recover.announce_ns = 0;
 	if (note_dial(link, c, err, now))
 		link->recover.probe_ns = now + jitter(ASK_AGAIN_MS);
 	else
 		link->recover.probe_ns =
-			now + (err ? back_off(&link->recover.probe_wait_ms, c, err) :
+			now + (err ? back_off(link, &link->recover.probe_wait_ms, c, err, now) :
 				     jitter(WAIT_MAX_MS));
 }
 

@@ -20,6 +20,7 @@ enum { BRAID_SMALL_SEGMENT = 1024 };
 enum {
 	BRAID_SUSPECT_MS = 200,		/* retransmitted and unacknowledged for so long */
 	BRAID_REDIAL_MIN_MS = 5,	/* the shortest wait between failed dials */
+	BRAID_LONG_OUTAGE_S = 120,	/* after so long a silence dials become fewer */
 };
 
 /* The dial of a lost or suspect lane has ended.  err 0: the lane is back; else the reason. */
@@ -28,6 +29,8 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 /* Our request that the peer dial has ended.  err 0: the peer will dial; else the reason. */
 void braid_redial_requested(struct braid_link *link, const struct braid_conn *c, int err,
 			    uint64_t now);
+/* Is the peer silent for so long that dials are to be few? */
+bool braid_redial_is_long(const struct braid_link *link, uint64_t now);
 /* A lane goes on over a new socket, at either end. */
 void braid_redial_resumed(struct braid_lane *lane, uint64_t now);
 /* Did the lane get a new socket in the last 10 s? */

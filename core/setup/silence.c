@@ -24,7 +24,8 @@
 enum {
 	ALIVE_MS = 1000,		/* send ALIVE after sending nothing for so long */
 	ALIVE_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
-	SILENT_MS = 3000,		/* log one WARN after receiving nothing for so long */
+	SILENT_MS = 3000,		/* log a WARN after receiving nothing for so long */
+	AGAIN_S = 60, AGAIN_MAX_S = 960,	/* and others later, at growing distances */
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
 };
 
@@ -66,7 +67,26 @@ void braid_silence_update(struct braid_link *link, uint64_t now)
 		braid_share_heard(link, braid_silence(link, now) / MS, now);
 	}
 	link->recover.received_ns = now;
-	link->recover.silent = false;
+	link->recover.silent = link->recover.moved = false;
+}
+
+/* Is a WARN due?  The later ones are few: one a minute at most, of all links together. */
+static bool is_report_due(struct braid_link *link, uint64_t now)
+{
+	static uint64_t again_ns;	/* when some link was last reported again */
+	unsigned *wait_s = &link->recover.silent_s;
+	bool first = !link->recover.silent;
+
+	if (first ? braid_silence(link, now) < SILENT_MS * MS :
+		    now < link->recover.warned_ns + *wait_s * SEC ||
+		    braid_since(again_ns, now) < AGAIN_S * SEC)
+		return false;
+	*wait_s = first ? AGAIN_S : *wait_s < AGAIN_MAX_S ? *wait_s * 2 : AGAIN_MAX_S;
+	if (!first)
+		again_ns = now;
+	link->recover.warned_ns = now;
+	link->recover.silent = true;
+	return true;
 }
 
 /* Why the peer is silent, whose host answers or does not. */
@@ -80,6 +100,9 @@ static const char *why_silent(const struct braid_link *link, bool answers,
 	if (link->recover.hung_up && !braid_lane_up(braid_link_home(link)))
 		return "its host takes connections, which are closed at once: that process has no "
 		       "memory or no descriptors left, or is ending; its own log says which";
+	if (link->recover.moved)
+		return "this host's address has changed since: if the peer's has, too, neither end "
+		       "knows where the other is; else the path to that host, or the host, is down";
 	return "nothing that we send is acknowledged: the path to that host, or the host, is down";
 }
 
@@ -91,11 +114,10 @@ void braid_silence_report(struct braid_link *link, uint64_t now)
 	char how[BRAID_STOPPED_TEXT];
 
 	braid_svc_assert_locked();
-	if (link->recover.silent || braid_silence(link, now) < SILENT_MS * MS)
+	if (!is_report_due(link, now))
 		return;
 	braid_event(BRAID_EVENT_SILENT, link->number, BRAID_FLIGHT_NONE,
 		    (int64_t)(braid_silence(link, now) / MS), 0);
-	link->recover.silent = true;
 	braid_warn("device %s, peer %s: not a word for %llu s: %s%s; giving up after %lld s "
 		   "(BRAID_PEER_TIMEOUT) [peer-silent]",
 		   link->key.dev->net.name, link->peer,

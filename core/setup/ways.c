@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "core/base/os.h"
+#include "core/base/param.h"
 #include "core/base/self.h"
 #include "core/dev.h"
+#include "topo/ips.h"
 
 static struct braid_netdev shake[BRAID_SHAKES_MAX];
 static unsigned nshakes;
@@ -24,6 +26,16 @@ bool braid_shake_add(const struct braid_netdev *net)
 bool braid_shake_is(const struct braid_netdev *net)
 {
 	return net >= shake && net < shake + nshakes;
+}
+
+bool braid_shakes_again(const struct ifaddrs *list)
+{
+	int family = braid_param_family(braid_param.socket_family);
+	bool any = false;
+
+	for (unsigned i = 0; i < nshakes; i++)
+		any |= braid_netdev_again(&shake[i], family, list);
+	return any;
 }
 
 static bool has_ports(const struct braid_dev *dev)
@@ -135,6 +147,56 @@ void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 				w->way[w->n++].pair = pair[i];
 		}
 	}
+}
+
+static bool same_to(const struct braid_way *way, const union braid_netdev_addr *to)
+{
+	return braid_netdev_same_ip(&way->pair.to.sa, &to->sa);
+}
+
+/* Add an address that is not in the list yet. */
+static void to_add(union braid_netdev_addr *to, unsigned *n, const union braid_netdev_addr *a)
+{
+	for (unsigned i = 0; i < *n; i++) {
+		if (braid_netdev_same_ip(&to[i].sa, &a->sa))
+			return;
+	}
+	if (*n < BRAID_HANDLE_ADDRS)
+		to[(*n)++] = *a;
+}
+
+void braid_ways_again(struct braid_ways *w, const struct braid_dev *dev,
+		      const union braid_netdev_addr *more)
+{
+	const struct braid_way *last = &w->way[w->now];
+	union braid_netdev_addr to[BRAID_HANDLE_ADDRS];
+	struct braid_ways now;
+	unsigned n = 0;
+
+	if (!w->n)
+		return;
+	to_add(to, &n, more ? more : &last->pair.to);
+	for (unsigned i = 0; i < w->n; i++)
+		to_add(to, &n, &w->way[i].pair.to);
+	braid_ways_find(&now, dev, to, n, BRAID_PEER_UNKNOWN, braid_shake_is(last->pair.net));
+	while (now.now < now.n && !same_to(&now.way[now.now], &to[0]))
+		now.now++;
+	if (now.now < now.n)		/* else no address of ours is of that IP version */
+		*w = now;
+}
+
+bool braid_ways_lead_to(struct braid_ways *w, const union braid_netdev_addr *to)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < w->n; i++) {
+		if (!same_to(&w->way[i], to))
+			continue;
+		any = true;
+		if (!w->way[i].err && !same_to(&w->way[w->now], to))
+			w->now = i;
+	}
+	return any;
 }
 
 /* --- trying ways --------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include "topo/pairs.h"
 
 struct braid_dev;
+struct ifaddrs;
 struct braid_path;
 
 enum {
@@ -32,6 +33,9 @@ enum {
 bool braid_shake_add(const struct braid_netdev *net);
 /* Is `net` an interface for handshakes, and not a device's own? */
 bool braid_shake_is(const struct braid_netdev *net);
+
+/* Take over the addresses that they have now.  True: some have changed. */
+bool braid_shakes_again(const struct ifaddrs *list);
 
 /* The interfaces of a device (not one made of several): its own, then those for handshakes. */
 unsigned braid_ways_nets(const struct braid_dev *dev,
@@ -55,6 +59,15 @@ enum braid_pair_peer braid_handle_peer(const struct braid_handle *h);
 void braid_ways_find(struct braid_ways *w, const struct braid_dev *dev,
 		     const union braid_netdev_addr *to, unsigned n, enum braid_pair_peer peer,
 		     bool shake_first);
+
+/*
+ * The device has other addresses now; or, if `more` is not NULL, the peer has that one as well,
+ * which is dialled next.  Else the next dial goes to the same address of the peer as before.
+ */
+void braid_ways_again(struct braid_ways *w, const struct braid_dev *dev,
+		      const union braid_netdev_addr *more);
+/* Does a way lead to that address?  One that has not failed since is dialled next. */
+bool braid_ways_lead_to(struct braid_ways *w, const union braid_netdev_addr *to);
 
 /* The dial of way i failed.  bound: the socket was bound to its interface; connected: TCP was. */
 void braid_way_failed(struct braid_ways *w, unsigned i, bool bound, bool connected, int err);

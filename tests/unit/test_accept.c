@@ -28,6 +28,7 @@
 #include "core/setup/join.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
+#include "core/setup/moved.h"
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
@@ -77,6 +78,11 @@ void braid_listen_came(const struct braid_conn *k, int err, uint32_t link, uint6
 	w.came++;
 	w.came_err = err;
 	w.came_link = link;
+}
+
+void braid_moved_learn(const struct braid_conn *proven)
+{
+	(void)proven;
 }
 
 void braid_offer_fill(struct braid_hello *h, const struct braid_dev *at, bool plain)

@@ -31,6 +31,7 @@
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
 #include "core/setup/listener.h"
+#include "core/setup/moved.h"
 #include "core/setup/service.h"
 
 enum { LINKS = 20, PORT = 4711 };
@@ -65,6 +66,15 @@ int braid_service_start(void)
 }
 
 struct braid_list braid_listeners;
+
+void braid_moved_open(void)
+{
+}
+
+void braid_moved_device(struct braid_dev *of)
+{
+	(void)of;
+}
 
 int braid_listener_open(struct braid_dev *d, bool quiet, struct braid_listener **ret)
 {

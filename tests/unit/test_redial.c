@@ -68,6 +68,7 @@ static int setup(void **state)
 	rdma_works = true;
 	memset(&link_, 0, sizeof(link_));
 	memset(lane_, 0, sizeof(lane_));
+	atomic_store(&link_.recover.received_ns, now);
 	dev.best = &sockets;
 	link_.key.dev = &dev;
 	link_.nlanes = link_.npaths = LANES;

@@ -8,6 +8,7 @@
  *	sim_model.c	drivers that call as NCCL's proxy does, and the model of messages
  *	sim_rma.c	communicators with one-sided operations, and their model
  *	sim_rma_plan.c	what they do
+ *	sim_outage.c	outages of hours
  *	sim_net.c	virtual sockets: TCP as its users can see it
  *	sim_os.c	struct braid_os over them
  *	sim_run.c	the clock, threads as coroutines, processes
@@ -93,10 +94,15 @@ struct sim {
 	bool rma;			/* with one-sided operations */
 	enum sim_plant plant;		/* a fault of the core's, to see that the model notices */
 	bool planted;			/* that fault has struck */
+	bool moved;			/* an address of a process has changed */
+	bool left;			/* a lane was left, as its data was changed */
 	bool sabotage;			/* change a byte, to see that the model notices */
 	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
 	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
 	unsigned renewed;		/* lanes that were replaced for new keys, at both ends */
+	uint64_t outage_s, timeout_s;	/* of a seed that is an outage: how long; BRAID_PEER_TIMEOUT */
+	bool struck;			/* messages waited when it began */
+	unsigned dials, silences;	/* of this run: connects, and WARNs of a silent peer */
 	char failure[512];		/* the first reason */
 };
 extern struct sim sim;
@@ -170,6 +176,8 @@ unsigned sim_net_open_files(const struct sim_proc *p);
 void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until);
 /* Delays the segments that are sent so before `until`, by more_ns. */
 void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until);
+/* The place gets another address on a rail: what is sent to or from the one before is lost. */
+void sim_net_move(unsigned proc, unsigned rail);
 /* Breaks one connection; which: any number, taken modulo their count. */
 enum sim_cut {
 	SIM_CUT_ABORT,			/* ss -K at one end */
@@ -194,8 +202,12 @@ void *sim_proc_main(void *proc);
 void sim_comms_killed(unsigned proc);
 /* Comms between two places may fail from now on. */
 void sim_comms_doom(unsigned a, unsigned b);
+/* Its addresses have changed.  True: some comm may fail, for its handle names one before. */
+bool sim_comms_moved(unsigned proc);
 /* Has some comm a reason to fail? */
 bool sim_comms_doomed(void);
+/* Has every comm been connected and accepted? */
+bool sim_comms_open(void);
 /* Is every comm over?  Then processes may end. */
 bool sim_comms_over(void);
 /* Set by the plan: processes end now. */
@@ -237,6 +249,13 @@ bool sim_rma_over(void);
 void sim_rma_tell(void);
 /* Has a window been closed while puts to it were still to come?  These are in vain. */
 bool sim_rma_dropped(void);
+
+/* --- sim_outage.c -------------------------------------------------------------------------- */
+
+/* With sim.outage_s: the network fails for so long.  Returns when all must go on, or have failed. */
+uint64_t sim_outage_begin(void);
+/* Judges that run. */
+void sim_outage_end(void);
 
 /* --- sim_plan.c ---------------------------------------------------------------------------- */
 

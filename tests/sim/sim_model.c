@@ -559,8 +559,8 @@ static void *drive(void *arg)
 			pause = US;
 		else
 			pause += pause < places[p->index].pace_ns ? pause : pause / 64;
-		if (pause > PAUSE_MAX)
-			pause = PAUSE_MAX;
+		if (pause > (sim.outage_s ? SEC : PAUSE_MAX))
+			pause = sim.outage_s ? SEC : PAUSE_MAX;
 		sim_sleep(sim_below(&sim.sched, pause) + 1);
 	}
 	if (!--places[p->index].running)
@@ -652,6 +652,21 @@ void sim_comms_doom(unsigned a, unsigned b)
 	}
 }
 
+bool sim_comms_moved(unsigned proc)
+{
+	bool any = false;
+	struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		if (c->doomed_at || c->proc[1] != proc || !c->listening ||
+		    c->side[0].state >= SIDE_RUN)
+			continue;
+		c->doomed_at = sim.now;
+		any = true;
+	}
+	return any;
+}
+
 bool sim_comms_doomed(void)
 {
 	struct comm *c;
@@ -661,6 +676,17 @@ bool sim_comms_doomed(void)
 			return true;
 	}
 	return sim_rma_doomed();
+}
+
+bool sim_comms_open(void)
+{
+	const struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		if (c->side[0].state < SIDE_RUN || c->side[1].state < SIDE_RUN)
+			return false;
+	}
+	return true;
 }
 
 bool sim_comms_over(void)

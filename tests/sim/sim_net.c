@@ -34,6 +34,7 @@ static unsigned next_port;
 static struct {
 	uint64_t black_until, slow_until, slow_ns;
 } paths[SIM_PROCS][SIM_PROCS][SIM_RAILS];
+static unsigned moves[SIM_PROCS][SIM_RAILS];	/* how often that address has changed */
 
 /* --- paths --------------------------------------------------------------------------------- */
 
@@ -47,10 +48,20 @@ static unsigned place_of(const struct end *e)
 	return e->conn->proc[e == &e->conn->end[1]];
 }
 
+bool is_current(const union braid_netdev_addr *a, unsigned proc)
+{
+	union braid_netdev_addr now;
+
+	sim_net_addr(proc, rail_of(a), &now);
+	return a->in.sin_addr.s_addr == now.in.sin_addr.s_addr;
+}
+
 /* Does a segment that is sent now arrive? */
 static bool path_up(const struct end *from)
 {
-	return !from->conn->silent &&
+	const struct conn *c = from->conn;
+
+	return !c->silent && is_current(&c->from, c->proc[0]) && is_current(&c->to, c->proc[1]) &&
 	       sim.now >= paths[place_of(from)][place_of(peer_of(from))][from->conn->rail].black_until;
 }
 
@@ -506,6 +517,7 @@ void sim_net_begin(const struct sim_weather *w)
 	next_port = 0;
 	memset(last_port, 0, sizeof(last_port));
 	memset(paths, 0, sizeof(paths));
+	memset(moves, 0, sizeof(moves));
 	braid_list_init(&sim_conns);
 	braid_list_init(&sim_listeners);
 }
@@ -521,13 +533,29 @@ void sim_net_end(void)
 	}
 }
 
-/* 10.RAIL.0.PLACE */
+/* 10.RAIL.MOVES.PLACE */
 void sim_net_addr(unsigned proc, unsigned rail, union braid_netdev_addr *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->in.sin_family = AF_INET;
 	ret->in.sin_addr.s_addr =
-		htonl(0x0a000001u + (rail << 16) + (sim_weather.same_host ? 0 : proc));
+		htonl(0x0a000001u + (rail << 16) + (moves[proc][rail] << 8) +
+		      (sim_weather.same_host ? 0 : proc));
+}
+
+void sim_net_move(unsigned proc, unsigned rail)
+{
+	struct sim_proc *p = &sim.proc[proc];
+
+	sim_event("move", proc, rail, ++moves[proc][rail]);
+	for (int fd = 0; fd < SIM_FILES; fd++) {
+		struct sim_file *f = p->file[fd];
+
+		if (f && f->kind == FILE_ADDRS) {
+			f->count++;
+			file_wake(f);
+		}
+	}
 }
 
 unsigned rail_of(const union braid_netdev_addr *a)

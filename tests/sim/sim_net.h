@@ -7,7 +7,7 @@
 
 enum { RTO_MIN_MS = 200, BACKLOG_MAX = 1024, PORTS = 3000 };
 
-enum kind { FILE_TCP, FILE_LISTEN, FILE_EPOLL, FILE_EVENT };
+enum kind { FILE_TCP, FILE_LISTEN, FILE_EPOLL, FILE_EVENT, FILE_ADDRS };
 
 struct end {			/* of a connection */
 	struct conn *conn;
@@ -61,7 +61,7 @@ struct sim_file {
 	/* FILE_EPOLL */
 	struct braid_list watched;
 	struct sim_co *waiter;
-	/* FILE_EVENT */
+	/* FILE_EVENT, FILE_ADDRS: changes of our addresses */
 	uint64_t count;
 };
 
@@ -90,6 +90,7 @@ void file_wake(struct sim_file *f);	/* wakes a thread that waits for it in epoll
 void unwatch(struct sim_file *f);	/* takes it out of its epoll set */
 uint16_t port_new(unsigned place);
 unsigned port_place(uint16_t port);
+bool is_current(const union braid_netdev_addr *a, unsigned proc);
 unsigned rail_of(const union braid_netdev_addr *a);
 
 #endif

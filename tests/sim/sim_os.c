@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,50 @@ static int os_bind(int fd, const struct sockaddr *sa, socklen_t len)
 	if (!f)
 		return fail(EBADF);
 	memcpy(&f->bound, sa, len < sizeof(f->bound) ? len : sizeof(f->bound));
+	return is_current(&f->bound, f->proc->index) ? 0 : fail(EADDRNOTAVAIL);
+}
+
+static int os_watch_addrs(void)
+{
+	struct sim_file *f = file_new(FILE_ADDRS);
+
+	return f ? f->fd : -1;
+}
+
+struct if_list {			/* an entry of our list of interfaces */
+	struct ifaddrs e;
+	union braid_netdev_addr addr, mask;
+};
+
+static int os_getifaddrs(struct ifaddrs **ret)
+{
+	const struct sim_proc *p = sim_proc();
+
+	*ret = NULL;
+	for (unsigned rail = 0; rail < SIM_RAILS; rail++) {
+		struct if_list *l = calloc(1, sizeof(*l));
+
+		if (!l)
+			abort();
+		sim_net_addr(p->index, rail, &l->addr);
+		l->mask.in.sin_family = AF_INET;
+		l->mask.in.sin_addr.s_addr = htonl(0xffff0000u);
+		l->e = (struct ifaddrs){ .ifa_next = *ret, .ifa_addr = &l->addr.sa,
+					 .ifa_netmask = &l->mask.sa };
+		l->e.ifa_name = (char *)(uintptr_t)p->rail[rail].net.interface;
+		*ret = &l->e;
+	}
 	return 0;
+}
+
+static void os_freeifaddrs(struct ifaddrs *list)
+{
+	while (list) {
+		struct ifaddrs *next = list->ifa_next;
+
+		free(list);
+		list = next;
+	}
 }
 
 /* May the new listener get the port that an earlier one had, as with real kernels? */
@@ -119,6 +163,7 @@ static int os_connect(int fd, const struct sockaddr *sa, socklen_t len)
 	struct conn *c;
 
 	(void)len;
+	sim.dials++;
 	if (!f)
 		return fail(EBADF);
 	c = calloc(1, sizeof(*c));
@@ -236,6 +281,11 @@ static struct end *io_begin(int fd)
 	sim_preempt();
 	f = file_of(fd);
 	e = f ? f->end : NULL;
+	if (f && f->kind == FILE_ADDRS) {
+		f->count = 0;		/* what has changed is not in the messages here */
+		errno = EAGAIN;
+		return NULL;
+	}
 	if (!f)
 		errno = EBADF;
 	else if (!e)
@@ -513,6 +563,9 @@ const struct braid_os sim_os = {
 	.epoll_ctl = os_epoll_ctl,
 	.epoll_wait = os_epoll_wait,
 	.eventfd = os_eventfd,
+	.watch_addrs = os_watch_addrs,
+	.getifaddrs = os_getifaddrs,
+	.freeifaddrs = os_freeifaddrs,
 	.wake = os_wake,
 	.unwake = os_unwake,
 	.thread_start = sim_thread_start,

@@ -5,6 +5,7 @@
  */
 #include "core/proto/record.h"
 #include "tests/sim/sim.h"
+#include "tests/sim/sim_net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +15,9 @@ enum {
 	BOUND_MS = 6000,		/* after the last fault, for one message on a slow path */
 	/* A bit of a record's length was flipped: what else comes has to fill the record first. */
 	BOUND_RECORD_MS = 60000,
+	BOUND_LEFT_MS = 17000,		/* a lane was left for 10 s, and another only looked well */
 	EXIT_MS = 3000,			/* for a process to end */
-	WATCH_US = 500,
+	WATCH_US = 500, WATCH_OUTAGE_US = 100000,
 	SHORT_TIMEOUT_S = 6,		/* longest peer timeout that a plan outlasts */
 };
 
@@ -23,6 +25,8 @@ static struct braid_params params;
 static unsigned rails;			/* how many a device is made of */
 static uint64_t quiet_at;		/* when the last fault is over */
 static unsigned faults_left;
+static unsigned mover, moves;		/* whose addresses change; how often */
+static bool gives_up;			/* some process will give another up */
 static bool keeps_key[SIM_PROCS];	/* that place can't change the key by which it receives */
 
 /* --- faults -------------------------------------------------------------------------------- */
@@ -98,6 +102,7 @@ static uint64_t beyond_peer_timeout(unsigned a, unsigned b)
 {
 	uint64_t timeout = (uint64_t)params.peer_timeout * SEC;
 
+	gives_up = true;
 	sim_at(sim.now + timeout - timeout / 10, doom, NULL, a, b);
 	return timeout + timeout / 2;
 }
@@ -106,7 +111,7 @@ static void fault_cut_off(void)
 {
 	unsigned a = any_place(), b = any_place();
 
-	if (params.peer_timeout <= SHORT_TIMEOUT_S)
+	if (params.peer_timeout <= SHORT_TIMEOUT_S && !moves)
 		all_rails(a, b, beyond_peer_timeout(a, b));
 }
 
@@ -139,7 +144,7 @@ static void fault_freeze(void)
 	unsigned a = any_place();
 	uint64_t ns = 0;
 
-	if (params.peer_timeout > SHORT_TIMEOUT_S)
+	if (params.peer_timeout > SHORT_TIMEOUT_S || moves)
 		return;
 	for (unsigned b = 0; b < sim.nprocs; b++)
 		ns = beyond_peer_timeout(a, b);
@@ -158,10 +163,11 @@ static void place_start(unsigned i)
 
 		memset(d, 0, sizeof(*d));
 		snprintf(d->net.name, sizeof(d->net.name), "p%urail%u", i, rail);
+		snprintf(d->net.interface, sizeof(d->net.interface), "rail%u", rail);
 		snprintf(d->addr, sizeof(d->addr), "10.%u.0.%u", rail, i + 1);
 		sim_net_addr(i, rail, &d->net.addr);
 		d->net.speed_mbps = 10000;
-		d->net.prefix = 24;
+		d->net.prefix = 16;
 		d->index = rail;
 		d->nmembers = 1;
 		d->member[0] = d;
@@ -197,7 +203,7 @@ static void fault_kill(void)
 {
 	struct sim_proc *p = &sim.proc[any_place()];
 
-	if (!p->alive)
+	if (!p->alive || (moves && p->index == mover))
 		return;
 	sim_comms_killed(p->index);
 	sim_proc_kill(p);
@@ -258,8 +264,41 @@ static void fault_flip(void)
 /* One of the next allocations of a process fails. */
 static void fault_memory(void)
 {
+	if (moves)			/* a link that ends so is told to nobody at the old address */
+		return;
+	gives_up = true;
 	sim.proc[any_place()].short_in = (unsigned)sim_between(&sim.plan, 1, 64);
 	lasts_until(sim.now);
+}
+
+/*
+ * A process gets other addresses.  It is always the same process: if two did so at once, neither
+ * would know where the other is.  Comms that are not yet open have the address before in their handle.
+ * The model of one-sided operations knows nothing of that, so they have no such fault.
+ * Where a process gives another up, that one's port does not refuse its dials: nobody is there.
+ */
+static void doom_unopened(void *arg, uint64_t until, uint64_t unused)
+{
+	(void)arg, (void)unused;
+	if (sim_comms_moved(mover))
+		lasts_until(sim.now + (uint64_t)params.connect_timeout * SEC + SEC);
+	/* It may take the process a moment to notice, longer if it is stopped. */
+	if (sim.now < until)
+		sim_at(sim.now + 20 * MS, doom_unopened, NULL, until, 0);
+}
+
+static void fault_move(void)
+{
+	const struct sim_proc *p = &sim.proc[mover];
+
+	if (sim.rma || sim_weather.same_host || !p->alive || p->stopped || p->life > 1 || gives_up)
+		return;
+	sim.lossy = true;
+	moves++;
+	sim.moved = true;
+	lasts_until(sim.now + SEC);	/* whoever ends before the other has heard is not missed */
+	sim_net_move(mover, any_rail());
+	doom_unopened(NULL, sim.now + 300 * MS, 0);
 }
 
 static void fault_none(void)
@@ -287,6 +326,7 @@ static const struct {
 	{ "storm", 1, fault_storm },
 	{ "memory", 3, fault_memory },
 	{ "flip", 12, fault_flip },
+	{ "move", 4, fault_move },
 };
 
 enum { KINDS = sizeof(faults) / sizeof(faults[0]) };
@@ -401,14 +441,17 @@ static bool anybody_left(void)
 
 static void watch(void *arg, uint64_t finished_at, uint64_t unused)
 {
-	unsigned bound_ms = sim.encrypted && sim.flipped ? BOUND_RECORD_MS : BOUND_MS;
+	unsigned bound_ms = sim.encrypted && sim.flipped ? BOUND_RECORD_MS :
+			    sim.left ? BOUND_LEFT_MS : BOUND_MS;
+	/* Nobody refuses dials at an address that a process had before it ended. */
+	uint64_t exit_ms = moves ? (uint64_t)params.peer_timeout * 1000 + EXIT_MS : EXIT_MS;
 
 	(void)arg, (void)unused;
 	if (finished_at && !anybody_left()) {
 		sim.over = true;
 		return;
 	}
-	if (finished_at && sim.now > finished_at + EXIT_MS * MS)
+	if (finished_at && sim.now > finished_at + exit_ms * MS)
 		sim_fail("a process does not end");
 	if (sim_model_moved > quiet_at)
 		quiet_at = sim_model_moved;
@@ -418,7 +461,19 @@ static void watch(void *arg, uint64_t finished_at, uint64_t unused)
 		sim_model_finish = true;
 		finished_at = sim.now;
 	}
-	sim_at(sim.now + WATCH_US * US, watch, NULL, finished_at, 0);
+	sim_at(sim.now + (sim.outage_s ? WATCH_OUTAGE_US : WATCH_US) * US, watch, NULL, finished_at, 0);
+}
+
+/* Not before all comms are open: connect() has a time limit of its own. */
+static void strike_outage(void *arg, uint64_t a, uint64_t b)
+{
+	(void)arg, (void)a, (void)b;
+	if (!sim_comms_open()) {
+		sim_at(sim.now + 20 * US, strike_outage, NULL, 0, 0);
+		return;
+	}
+	faults_left = 0;
+	quiet_at = sim_outage_begin();
 }
 
 int sim_seed(uint64_t seed)
@@ -431,9 +486,17 @@ int sim_seed(uint64_t seed)
 	choose_params(&weather);
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
 	sim.nprocs = 2 + sim_chance(&sim.plan, 400);
+	if (sim.outage_s) {
+		sim.nprocs = 2;
+		params.share = 1;
+		params.peer_timeout = (int64_t)sim.timeout_s;
+	}
 	sim.lossy = sim.cut = sim.short_of_memory = false;
-	sim.planted = false;
+	sim.planted = sim.left = sim.moved = false;
 	sim.flipped = sim.found = sim.renewed = 0;
+	moves = 0;
+	gives_up = false;
+	mover = (unsigned)sim_below(&sim.plan, sim.nprocs);
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);
 	sim_model_begin();
@@ -453,9 +516,16 @@ int sim_seed(uint64_t seed)
 	}
 	if (sim.rma)
 		sim_rma_add(sim.now + sim_between(&sim.plan, 0, 20 * MS));
-	choose_faults();
+	if (sim.outage_s) {
+		faults_left = 1;
+		sim_at(sim.now + 20 * US, strike_outage, NULL, 0, 0);
+	} else {
+		choose_faults();
+	}
 	watch(NULL, 0, 0);
 	sim_run();
+	if (sim.outage_s)
+		sim_outage_end();
 	for (unsigned i = 0; i < sim.nprocs; i++)
 		sim.found += (unsigned)atomic_load(&sim.proc[i].dev->corrupt);
 	if (sim.failure[0] && sim.verbose)

@@ -533,11 +533,15 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	if (sim.verbose)
 		fprintf(stderr, "%s\n", log_tail[(nlog - 1) % 32]);
 	sim.cut |= strstr(text, "Key has expired") != NULL;
+	if (level == BRAID_LOG_WARN && strstr(text, "[peer-silent]"))
+		sim.silences++;
+	sim.left |= strstr(text, "[lane-left]") != NULL;
 	sim.renewed += strstr(text, "has new keys") != NULL;
 	/* Warnings about waiting are right whenever a fault takes long enough. */
 	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
 	    !strstr(text, "not a word for") &&
 	    !strstr(text, "has waited for") &&
+	    !(sim.moved && strstr(text, "[cannot-listen]")) &&
 	    !(sim_rma_dropped() && strstr(text, "[rma-range]")) &&
 	    !((sim.flipped || sim.encrypted) &&
 	      (strstr(text, "[corrupt-data]") || strstr(text, "[lane-left]"))))

@@ -4,6 +4,7 @@
  *
  *	test_sim [-r] [-n SEEDS] [-s FIRST] [-m MODULE]	many: a line per failure, a line at the end
  *	test_sim [-r] -v SEED				one, with all that happens in it
+ *	test_sim -o HOURS [-n SEEDS] [-s FIRST]		outages that last so long
  *
  * Seeds have messages; with -r, one-sided operations, too.  Without -r, -n and -s, some of these run
  * after the others.  Every REPLAY-th seed runs twice and must take the same course; some run once
@@ -30,6 +31,7 @@ enum {
 #endif
 	REPLAY = 32, SABOTAGED = 32, PLANTED = 8,
 	RENEWED = 1000,			/* of so many seeds, one at least replaces a lane for new keys */
+	OUTAGES = 6, OUTAGE_H = 12,
 	FAILURES_MAX = 20,
 	SEED_SECONDS = 120,		/* of real time: longer means a thread that never yields */
 };
@@ -177,6 +179,38 @@ static bool plants_are_noticed(uint64_t first)
 	return all;
 }
 
+/*
+ * Outages of so many hours: half of them longer than BRAID_PEER_TIMEOUT.  True if all end as they
+ * must, and messages waited in some of each half.
+ */
+static bool outages(uint64_t first, unsigned n, unsigned hours)
+{
+	unsigned struck[2] = { 0, 0 }, failed = 0, dials = 0, silences = 0;
+	double begin = seconds();
+
+	sim.rma = false;
+	sim.outage_s = hours * 3600ull;
+	for (uint64_t seed = first; seed != first + n; seed++) {
+		bool is_short = seed & 1;
+
+		alarm(SEED_SECONDS);
+		sim.timeout_s = is_short ? sim.outage_s / 6 : sim.outage_s + 3600;
+		if (sim_seed(seed)) {
+			failed++;
+			printf("seed %llu, an outage of %u h: %s\n", (unsigned long long)seed, hours,
+			       sim.failure);
+		}
+		struck[is_short] += sim.struck;
+		dials = sim.dials > dials ? sim.dials : dials;
+		silences = sim.silences > silences ? sim.silences : silences;
+	}
+	sim.outage_s = 0;
+	printf("sim: %u outages of %u h in %.0f s: %u failed; messages waited in %u that ended in time "
+	       "and %u that did not; at most %u dials and %u warnings\n", n, hours,
+	       seconds() - begin, failed, struck[0], struck[1], dials, silences);
+	return !failed && struck[0] && struck[1];
+}
+
 struct runs {
 	uint64_t n, hash, events, flipped, found, renewed;
 	unsigned failed, astray;
@@ -236,10 +270,11 @@ int main(int argc, char **argv)
 	const char *module = NULL, *single = NULL;
 	uint64_t first = 1, n = 0;
 	struct runs m = { 0 }, r = { 0 };
-	bool only = false, plants, good;
+	bool only = false, plants, lasting, good;
+	unsigned hours = 0;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "n:s:m:v:r")) > 0) {
+	while ((opt = getopt(argc, argv, "n:s:m:v:ro:")) > 0) {
 		switch (opt) {
 		case 'n':
 			n = strtoull(optarg, NULL, 0);
@@ -253,6 +288,9 @@ int main(int argc, char **argv)
 		case 'm':
 			module = optarg;
 			break;
+		case 'o':
+			hours = (unsigned)strtoul(optarg, NULL, 0);
+			break;
 		case 'r':
 			only = true;
 			break;
@@ -264,6 +302,8 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 	catch_signals();
 	load(module);
+	if (hours)
+		return outages(first, n ? (unsigned)n : OUTAGES, hours) ? 0 : 1;
 	sim.rma = only;
 	if (single)
 		return one(strtoull(single, NULL, 0));
@@ -273,8 +313,9 @@ int main(int argc, char **argv)
 	if (only || !n)
 		r = run(argv[0], first, n ? n : RMA_SEEDS);
 	plants = plants_are_noticed(first);
+	lasting = outages(first, OUTAGES, OUTAGE_H);
 	alarm(0);
-	printf("1..6\n");
+	printf("1..7\n");
 	good = result(!m.failed && !r.failed, 1, "every seed ends as the model says");
 	good &= result(!m.astray && !r.astray, 2, "seeds repeat");
 	good &= result((m.noticed || only) && (r.noticed || !r.n), 3, "a changed byte is noticed, and "
@@ -282,5 +323,6 @@ int main(int argc, char **argv)
 	good &= result(m.found || r.found, 4, "a flipped bit is found by its checksum");
 	good &= result((m.renewed || only) && (r.renewed || !r.n), 5, "lanes are replaced for new keys");
 	good &= result(plants, 6, "faults of one-sided operations are noticed");
+	good &= result(lasting, 7, "an outage of 12 h costs no byte, or is an error at its time");
 	return good ? 0 : 1;
 }

@@ -50,6 +50,7 @@ unit_tests = \
 	tests/unit/test_handshake \
 	tests/unit/test_health \
 	tests/unit/test_hello \
+	tests/unit/test_hist \
 	tests/unit/test_job_key \
 	tests/unit/test_job_secret \
 	tests/unit/test_join \

@@ -16,6 +16,7 @@
 
 #include "core/mem/gpucopy.h"
 #include "core/mem/later.h"
+#include "core/base/hist.h"
 #include "core/base/os.h"
 #include "core/link/txq.h"
 #include "core/transport.h"
@@ -113,6 +114,7 @@ struct braid_lane {
 
 	struct braid_lane_reads reads;
 	struct braid_txq tx;
+	struct braid_hist_live acks;	/* of frames timed: from queued to acknowledged (txq.c) */
 	_Atomic uint64_t tx_bytes;	/* ever handed to the carrier; under the link's lock */
 
 	uint32_t rx_frames;		/* frames received whole */

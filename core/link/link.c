@@ -44,6 +44,7 @@ void braid_link_free(struct braid_link *link)
 		lane->tr->lane_close(lane);
 		braid_txq_fini(&lane->tx);
 		free(lane->rx_stage);
+		braid_hist_free(&lane->acks);
 		free(lane);
 	}
 	braid_comms_end(link);

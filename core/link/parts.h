@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/hist.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/dev.h"
@@ -87,10 +88,12 @@ struct braid_link_msg {
 	atomic_uint nkinds;		/* of these: of another kind than NCCL's messages */
 	atomic_bool used;		/* has had a comm */
 	struct braid_traffic closed[2];	/* of closed comms: received, sent */
+	struct braid_hist_live took[2];	/* sends, from post to done: small, large; comms.h */
 	/* sending */
 	uint64_t tx_window, shared_out;	/* of eager bytes: limit; in use (core/msg/window.h) */
 	uint32_t burst;			/* frames that callers recently posted before waiting */
 	uint32_t burst_run;		/* isends since `burst` was last set */
+	uint64_t untimed;		/* bytes, and a little for each send, since one was timed */
 	/* receiving */
 	struct braid_refusals *_Atomic refusals;	/* REFUSED frames due; NULL: none */
 	struct braid_list control_due;	/* comms whose control frames are due */

@@ -30,6 +30,7 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 		q->unsent += q->f[i & q->fmask].inl + q->f[i & q->fmask].ext_len;
 	if (q->timed_ns)
 		braid_txq_time_start(q);
+	q->one_ns = 0;
 	return 0;
 }
 
@@ -44,6 +45,7 @@ void braid_tx_move(struct braid_lane *from, struct braid_lane *to)
 	q->head -= (q->head - f.off) & (q->ring_size - 1);
 	q->unsent -= f.inl + f.ext_len;
 	q->unacked -= f.ext_len;
+	q->one_ns = 0;
 	if (h.type == BRAID_F_VOID) {
 		free(f.own);
 		return;
@@ -99,6 +101,7 @@ static void move_frames(struct braid_txq *q, struct braid_txq *from, uint32_t ac
 	}
 	from->f_head = stay;
 	from->starts = 0;
+	from->one_ns = 0;
 	braid_txq_give_back(from);
 }
 
@@ -153,6 +156,7 @@ void braid_txf_void(struct braid_txq *q, struct braid_txf *f, bool sent)
 	if (!sent)
 		q->unsent -= f->ext_len;
 	q->unacked -= f->ext_len;
+	q->one_ns = 0;
 	f->ext = NULL;
 	f->ext_len = 0;
 }

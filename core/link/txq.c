@@ -3,7 +3,10 @@
  * txq.c - the queue of frames of one lane; see txq.h for the picture.
  *
  * Frames are added at the head, and freed once the peer has acknowledged them.  The queue also
- * measures how fast its lane is.
+ * measures how fast its lane is: bytes per time, to divide work among lanes, and for people how
+ * long a frame takes.  Only payloads over BRAID_COPY_MAX are timed, since the peer acknowledges
+ * these at once, and one of a lane at a time.  So the clock is read twice in a round trip, and never
+ * for small messages.
  */
 #include "core/link/txq_int.h"
 
@@ -113,6 +116,22 @@ double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best)
 	return (double)(q->unacked + more) * (ns + 1e-3);
 }
 
+static BRAID_APART void one_begins(struct braid_txq *q)
+{
+	q->one_ns = braid_os->now_ns();
+	q->one_end = q->f_head;
+}
+
+static BRAID_APART void one_acked(struct braid_lane *lane, uint32_t frames)
+{
+	struct braid_txq *q = &lane->tx;
+
+	if ((int32_t)(frames - q->one_end) < 0)
+		return;
+	braid_hist_note(&lane->acks, braid_since(q->one_ns, braid_os->now_ns()));
+	q->one_ns = 0;
+}
+
 /* Queue a frame with `copied` bytes of payload in the ring; returns their place. */
 static inline char *add(struct braid_lane *lane, struct braid_hdr *h, uint32_t copied,
 			const void *ext, struct braid_xfer *owner)
@@ -137,6 +156,8 @@ static inline char *add(struct braid_lane *lane, struct braid_hdr *h, uint32_t c
 	q->unsent += inl + f->ext_len;
 	if (f->ext_len && !q->unacked && is_timed(lane))
 		braid_txq_time_start(q);
+	if (f->ext_len > BRAID_COPY_MAX && !q->one_ns)
+		one_begins(q);
 	q->unacked += f->ext_len;
 	assert(q->head - q->tail <= q->ring_size);
 	return q->ring + f->off + BRAID_HDR_SIZE;
@@ -225,6 +246,8 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 	braid_txq_pop_acked(lane);
 	if (q->timed_ns)
 		time_acked(q);
+	if (q->one_ns)
+		one_acked(lane, frames);
 	return 0;
 }
 

@@ -55,6 +55,9 @@ struct braid_txq {
 	/* The lane's speed, measured if the link has several: see braid_txq_cost(). */
 	uint64_t timed_ns, timed_bytes;	/* start; bytes since; 0 ns: nothing is in flight */
 	double ns_per_byte;		/* recently; 0: not known yet */
+	/* One frame at a time is timed until it is acknowledged, unless it is sent again: txq.c. */
+	uint64_t one_ns;		/* when it was queued; 0: none is timed */
+	uint32_t one_end;		/* the count that acknowledges it */
 	struct braid_kept *kept;	/* former rings, which a NIC may still read */
 };
 

@@ -23,6 +23,8 @@ struct braid_xfer_ops {		/* calls up to the message layer, with the link's lock 
 	void (*no_gpu)(struct braid_xfer *x, const struct braid_gpucopy *copy);
 	/* Only if it reads (core/link/reads.h): `len` bytes are here; not `read`: they are lost. */
 	void (*read_over)(struct braid_xfer *x, uint32_t len, bool read);
+	/* Only if it sets posted_ns: all of it is done. */
+	void (*timed)(const struct braid_xfer *x);
 };
 
 enum braid_xfer_imm {			/* what immediate data may name one of its chunks by */
@@ -42,14 +44,18 @@ struct braid_xfer {
 	enum braid_xfer_imm imm;
 	uint8_t slot, slot_turn;	/* BY_SLOT */
 	atomic_bool *done;		/* set when no part is left */
+	uint64_t posted_ns;		/* when posted, if it is one of those timed; else 0 */
 	struct braid_mr *mr;		/* of its memory; or NULL */
 	struct braid_place to;
 };
 
 static inline void braid_xfer_part_done(struct braid_xfer *x)
 {
-	if (--x->parts == 0)
-		atomic_store_explicit(x->done, true, memory_order_release);
+	if (--x->parts)
+		return;
+	if (__builtin_expect(x->posted_ns != 0, false))
+		x->ops->timed(x);
+	atomic_store_explicit(x->done, true, memory_order_release);
 }
 
 static inline bool braid_xfer_is_gpu(const struct braid_xfer *x)

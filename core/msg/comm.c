@@ -39,6 +39,8 @@ void braid_comms_end(struct braid_link *link)
 	free(link->msg.refusals);
 	braid_pool_unpromise(link->msg.rx_window);
 	free(link->msg.bucket);
+	braid_hist_free(&link->msg.took[0]);
+	braid_hist_free(&link->msg.took[1]);
 }
 
 struct braid_comm *braid_comm_new(struct braid_link *link, uint32_t id, bool sender)

@@ -50,6 +50,17 @@ static inline const struct braid_traffic *braid_comms_closed(const struct braid_
 	return &link->msg.closed[sender];
 }
 
+/*
+ * How long sends took from isend() to done: large ones, of more than BRAID_COPY_MAX bytes, until
+ * the peer has acknowledged them, and others until a carrier has a copy.  Timed are one in 31
+ * sends, and each of 64 KiB or more (send.c).  Without a lock.
+ */
+static inline void braid_comms_took(const struct braid_link *link, bool large,
+				    struct braid_hist *ret)
+{
+	braid_hist_read(&link->msg.took[large], ret);
+}
+
 /* Are REFUSED frames due? */
 static inline bool braid_comms_refuse(const struct braid_link *link)
 {

@@ -21,6 +21,8 @@
 enum {
 	BURST_MAX = 32, BURST_TRY = 64,
 	EAGER_SPREAD_MAX = 16 << 10,	/* largest eager message with several lanes */
+	TIMED_BYTES = 64 << 10,		/* after so many, one send is timed; each also counts as: */
+	TIMED_EACH = TIMED_BYTES / 31,	/* 31 divides no round of a caller's with 2^n messages */
 };
 
 void braid_send_met(struct braid_comm *c, struct braid_send *s)
@@ -92,7 +94,29 @@ static bool send_cut(struct braid_lane *lane, struct braid_xfer *x)
 	return true;
 }
 
-static const struct braid_xfer_ops send_ops = { .cut = send_cut, .no_gpu = braid_send_no_gpu };
+static BRAID_APART void send_timed(const struct braid_xfer *x)
+{
+	const struct braid_send *s = braid_container(x, struct braid_send, x);
+	struct braid_link *link = s->req.comm->link;
+
+	braid_assert_locked(&link->lock);
+	braid_hist_note(&link->msg.took[s->size > BRAID_COPY_MAX],
+			braid_since(x->posted_ns, braid_os->now_ns()));
+}
+
+static const struct braid_xfer_ops send_ops = {
+	.cut = send_cut, .no_gpu = braid_send_no_gpu, .timed = send_timed,
+};
+
+/* The time, if this send is one of those timed; else 0. */
+static inline uint64_t timed_from(struct braid_link *link, uint64_t size)
+{
+	link->msg.untimed += size + TIMED_EACH;
+	if (__builtin_expect(link->msg.untimed < TIMED_BYTES, true))
+		return 0;
+	link->msg.untimed %= TIMED_BYTES;
+	return braid_os->now_ns();
+}
 
 static void send_whole(struct braid_comm *c, struct braid_send *s, const struct braid_credit *cr)
 {
@@ -242,6 +266,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 {
 	struct braid_link *link = c->link;
 	struct braid_send *s;
+	uint64_t posted_ns;
 	bool now;
 
 	braid_assert_locked(&link->lock);
@@ -256,6 +281,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	s = send_new(c);
 	if (!s)
 		return -EAGAIN;
+	posted_ns = timed_from(link, size);
 	if (!send_ahead(c, data, size, tag, mr) &&
 	    !braid_txq_room(&braid_link_home(link)->tx, size <= BRAID_COPY_MAX ? size : 0)) {
 		braid_slab_put(&c->slab, s, sizeof(*s));
@@ -280,6 +306,7 @@ static int isend_locked(struct braid_comm *c, const void *data, uint64_t size, i
 	c->last_tag = tag;
 	s->x.parts = 1;
 	s->x.done = &s->req.done;
+	s->x.posted_ns = posted_ns;
 	s->x.comm = c->id;
 	s->chunks = 0;
 	s->start_due = false;

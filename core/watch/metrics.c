@@ -24,6 +24,8 @@
 enum {
 	DEVICES_MAX = 16,		/* devices that are reported; further ones are not */
 	ILL_MAX = 32,			/* likewise silent peers, and lanes that are down */
+	TIMES_MAX = 16,			/* likewise links whose times are reported */
+	LE_FIRST = 10, LE_LAST = 30,	/* their buckets: powers of two, in ns */
 };
 
 /* Whose process this is; "" if no launcher says so. */
@@ -215,9 +217,99 @@ static void note_ill(struct ill *ill, const struct braid_view *v)
 	}
 }
 
+static void put_heading_of(struct braid_text *t, const char *name, const char *type,
+			   const char *help)
+{
+	braid_text_add(t, "# HELP braid_%s %s\n# TYPE braid_%s %s\n", name, help, name, type);
+}
+
 static void put_heading(struct braid_text *t, const char *name, const char *help)
 {
-	braid_text_add(t, "# HELP braid_%s %s\n# TYPE braid_%s gauge\n", name, help, name);
+	put_heading_of(t, name, "gauge", help);
+}
+
+/* How long sends and frames take: histograms of a link's, and of each of its lanes. */
+struct times {
+	struct braid_text sends, acks;
+	unsigned nlinks;
+};
+
+struct one_hist {
+	const char *name;		/* of the metric */
+	const struct braid_view *v;
+	const struct braid_hist *h;
+	const char *label, *value;	/* of its own */
+	const char *nic;		/* or NULL */
+};
+
+static void put_of_hist(struct braid_text *t, const struct one_hist *x, const char *end)
+{
+	char name[80];
+
+	snprintf(name, sizeof(name), "%s_%s", x->name, end);
+	put_link_labels(t, name, x->v);
+	braid_text_add(t, ",%s=\"%s\"", x->label, x->value);
+	if (x->nic) {
+		braid_text_add(t, ",nic=");
+		braid_text_string(t, x->nic);
+	}
+}
+
+static void put_hist(struct braid_text *t, const struct one_hist *x)
+{
+	uint64_t seen = 0;
+	unsigned i = 0;
+
+	if (!x->h->count)
+		return;
+	for (unsigned e = LE_FIRST; e <= LE_LAST; e++) {
+		uint64_t le = UINT64_C(1) << e;
+
+		while (braid_hist_bound(i) <= le)
+			seen += x->h->n[i++];
+		put_of_hist(t, x, "bucket");
+		braid_text_add(t, ",le=\"%u.%09u\"} %" PRIu64 "\n", (unsigned)(le / SEC),
+			       (unsigned)(le % SEC), seen);
+	}
+	put_of_hist(t, x, "bucket");
+	braid_text_add(t, ",le=\"+Inf\"} %" PRIu64 "\n", x->h->count);
+	put_of_hist(t, x, "sum");
+	braid_text_add(t, "} %" PRIu64 ".%09u\n", (uint64_t)(x->h->sum_ns / SEC),
+		       (unsigned)(x->h->sum_ns % SEC));
+	put_of_hist(t, x, "count");
+	braid_text_add(t, "} %" PRIu64 "\n", x->h->count);
+}
+
+/* The labels of a busy link are not known now; it is shown the next time. */
+static void note_times(struct times *times, const struct braid_view *v)
+{
+	static const char *const sizes[] = { "small", "large" };
+	char number[16];
+
+	if (times->nlinks == TIMES_MAX || (times->nlinks++, v->busy))
+		return;
+	for (int large = 0; large < 2; large++)
+		put_hist(&times->sends, &(struct one_hist){
+			"braid_send_seconds", v, &v->took[large], "size", sizes[large], NULL });
+	for (unsigned i = 0; i < v->nlanes; i++) {
+		snprintf(number, sizeof(number), "%u", i);
+		put_hist(&times->acks, &(struct one_hist){
+			"braid_lane_ack_seconds", v, &v->lane[i].acks, "lane", number,
+			v->lane[i].nic });
+	}
+}
+
+static void put_times(struct braid_text *t, struct times *times)
+{
+	put_heading_of(t, "send_seconds", "histogram",
+		       "From isend to done, of sends that are timed.");
+	braid_text_add(t, "%s", times->sends.p ? times->sends.p : "");
+	put_heading_of(t, "lane_ack_seconds", "histogram",
+		       "From queued to acknowledged, of frames that are timed.");
+	braid_text_add(t, "%s", times->acks.p ? times->acks.p : "");
+	t->bad |= times->sends.bad || times->acks.bad;
+	braid_text_free(&times->sends);
+	braid_text_free(&times->acks);
 }
 
 static void put_ill(struct braid_text *t, struct ill *ill)
@@ -255,6 +347,7 @@ int braid_metrics_text(struct braid_text *t)
 	struct braid_link *link = NULL;
 	uint64_t budget_ns = BRAID_REPORT_LOCK_NS;
 	struct ill ill = { .npeers = 0 };
+	struct times times = { .nlinks = 0 };
 
 	if (!v)
 		return -ENOMEM;
@@ -269,12 +362,14 @@ int braid_metrics_text(struct braid_text *t)
 				add_up(&s[i], v);
 		}
 		note_ill(&ill, v);
+		note_times(&times, v);
 	}
 	hold_up(s, n);
 	put_process(t);
 	put_ill(t, &ill);
 	for (enum metric m = 0; m < METRICS; m++)
 		put_metric(t, m, s, n);
+	put_times(t, &times);
 	braid_text_add(t, "# EOF\n");
 	free(v);
 	return t->bad ? -ENOMEM : 0;

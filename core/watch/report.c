@@ -106,20 +106,40 @@ static void comma_ends(struct braid_text *t, const char *end)
 	braid_text_add(t, "%s,", end);
 }
 
+static void put_times(struct braid_text *t, const char *name, const struct braid_hist *h)
+{
+	if (!h->count)
+		return;
+	braid_text_add(t, "\"%s\":{\"timed\":%" PRIu64 ",\"p50_ns\":%" PRIu64 ",\"p99_ns\":%" PRIu64
+		       ",\"max_ns\":%" PRIu64 ",\"sum_ns\":%" PRIu64 ",\"buckets\":[", name,
+		       h->count, braid_hist_percentile(h, 50), braid_hist_percentile(h, 99),
+		       h->max_ns, h->sum_ns);
+	for (unsigned i = 0; i < BRAID_HIST_BUCKETS; i++)
+		if (h->n[i])
+			braid_text_add(t, "[%" PRIu64 ",%" PRIu64 "],", braid_hist_bound(i),
+				       h->n[i]);
+	comma_ends(t, "]");
+	comma_ends(t, "}");
+}
+
 static void put_lane(struct braid_text *t, unsigned index, const struct braid_view_lane *l)
 {
 	braid_text_add(t, "{\"lane\":%u,", index);
 	if (l->transport)
 		member(t, "transport", l->transport);
+	if (l->nic)
+		member(t, "nic", l->nic);
 	if (l->wire.text[0])
 		member(t, "wire", l->wire.text);
 	braid_text_add(t, "\"up\":%s,\"home\":%s,\"suspect_ms\":%" PRIu64 ",\"sent_bytes\":%" PRIu64
 		       ",\"received_bytes\":%" PRIu64 ",\"queued_bytes\":%" PRIu64
 		       ",\"unacked_bytes\":%" PRIu64 ",\"resent_packets\":%" PRIu64
-		       ",\"lost\":%u,\"back\":%u,\"corrupt\":%u},", bool_text(l->up),
+		       ",\"lost\":%u,\"back\":%u,\"corrupt\":%u,", bool_text(l->up),
 		       bool_text(l->home), (uint64_t)(l->suspect_ns / MS), l->sent,
 		       l->received, l->queued, l->unacked, l->wire.resent, l->lost, l->back,
 		       l->corrupt);
+	put_times(t, "acks", &l->acks);
+	comma_ends(t, "}");
 }
 
 static void put_message(struct braid_text *t, const struct braid_view_message *m)
@@ -165,6 +185,8 @@ static void put_link(struct braid_text *t, const struct braid_view *v, bool all)
 	if (v->nchannels)
 		braid_text_add(t, "\"channels\":%u,\"peer_windows\":%u,\"signals_waiting\":%u,",
 			       v->nchannels, v->windows, v->signals_waiting);
+	put_times(t, "small_sends", &v->took[0]);
+	put_times(t, "large_sends", &v->took[1]);
 	braid_text_add(t, "\"sends\":%" PRIu64 ",\"receives\":%" PRIu64 ",\"oldest_ms\":%" PRIu64
 		       ",\"lanes\":[", v->outstanding[1], v->outstanding[0],
 		       (uint64_t)(v->oldest_ns / MS));

@@ -53,6 +53,7 @@ static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_
 	ret->lost = braid_lane_times_lost(lane);
 	ret->back = braid_lane_times_back(lane);
 	ret->corrupt = braid_lane_times_corrupt(lane);
+	braid_hist_read(&lane->acks, &ret->acks);
 }
 
 static void view_link(struct braid_link *link, uint64_t now, struct braid_view *ret)
@@ -67,6 +68,8 @@ static void view_link(struct braid_link *link, uint64_t now, struct braid_view *
 	braid_share_get(link, &ret->peer_cpu, &ret->peer_wait);
 	ret->stalls = braid_stall_count(link);
 	ret->ncomms = braid_comms_count(link);
+	for (int large = 0; large < 2; large++)
+		braid_comms_took(link, large, &ret->took[large]);
 	ret->nlanes = atomic_load(&link->nlanes);
 	for (unsigned i = 0; i < ret->nlanes; i++)
 		view_lane(link->lane[i], now, &ret->lane[i]);
@@ -211,6 +214,7 @@ static void view_inside(struct braid_link *link, uint64_t now, struct braid_view
 		struct braid_lane *lane = link->lane[i];
 
 		ret->lane[i].transport = lane->tr->name;
+		ret->lane[i].nic = link->key.dev->member[lane->member]->net.name;
 		ret->lane[i].home = lane == braid_link_home(link);
 		ret->lane[i].queued = lane->tx.unsent;
 		ret->lane[i].unacked = lane->tx.unacked;

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/hist.h"
 #include "core/link/link.h"
 #include "core/transport.h"
 
@@ -55,6 +56,8 @@ struct braid_view_lane {
 	unsigned lost, back;		/* times */
 	unsigned corrupt;		/* of the losses: a checksum was wrong */
 	struct braid_wire_state wire;
+	const char *nic;		/* the member of our device; NULL: the view is busy */
+	struct braid_hist acks;		/* of frames timed: from queued to acknowledged */
 };
 
 struct braid_view {
@@ -73,6 +76,7 @@ struct braid_view {
 	struct braid_view_sum {
 		uint64_t messages, bytes;
 	} open[2], closed[2];		/* messages done; [0] received, [1] sent */
+	struct braid_hist took[2];	/* sends timed, from isend() to done: small; large */
 	uint64_t outstanding[2], oldest_ns;
 	unsigned nchannels, windows;	/* of one-sided operations; windows that peers opened */
 	unsigned signals_waiting;	/* here, for bytes that are on their way */

@@ -129,6 +129,7 @@ unit_tests = \
 	tests/unit/test_stream \
 	tests/unit/test_thread \
 	tests/unit/test_transport \
+	tests/unit/test_times \
 	tests/unit/test_tries \
 	tests/unit/test_txq \
 	tests/unit/test_unexpected \

@@ -455,6 +455,57 @@ static void the_cost_of_a_lane_is_the_time_that_bytes_took_of_late(void **state)
 	braid_os = saved;
 }
 
+/* Queue `n` payloads of that size, and hand them over. */
+static void hand_over(unsigned n, size_t len)
+{
+	static char bytes[2 * BRAID_COPY_MAX];
+
+	while (n--) {
+		add(NULL, bytes, len, NULL);
+		move(SIZE_MAX, IOV, 1 << 20);
+		f.nwant = f.ngot = 0;
+	}
+}
+
+static void one_large_frame_at_a_time_is_timed_until_it_is_acknowledged(void **state)
+{
+	const struct braid_os *saved = braid_os;
+	struct braid_os os = *braid_os;
+	struct braid_hist h;
+	uint32_t first;
+
+	(void)state;
+	os.now_ns = os_now_ns;
+	braid_os = &os;
+	clock_ns = 1000;
+	hand_over(1, BRAID_COPY_MAX);		/* its acknowledgement may wait for another frame */
+	assert_int_equal(f.lane.tx.one_ns, 0);
+	first = f.lane.tx.f_head;
+	hand_over(2, 2 * BRAID_COPY_MAX);
+	clock_ns += 5000;
+	assert_int_equal(braid_tx_acked(&f.lane, first), 0);
+	braid_hist_read(&f.lane.acks, &h);
+	assert_int_equal(h.count, 0);
+	assert_int_equal(braid_tx_acked(&f.lane, first + 1), 0);
+	clock_ns += 100;
+	hand_over(1, 2 * BRAID_COPY_MAX);
+	clock_ns += 200;
+	assert_int_equal(braid_tx_acked(&f.lane, first + 3), 0);
+	braid_hist_read(&f.lane.acks, &h);
+	assert_int_equal(h.count, 2);
+	assert_int_equal(h.max_ns, 5000);
+	assert_int_equal(h.sum_ns, 5200);
+	hand_over(1, 2 * BRAID_COPY_MAX);	/* sent again, over another carrier: not timed */
+	assert_int_equal(braid_tx_rewind(&f.lane, first + 3), 0);
+	move(SIZE_MAX, IOV, 1 << 20);
+	clock_ns += 1000000;
+	assert_int_equal(braid_tx_acked(&f.lane, first + 4), 0);
+	braid_hist_read(&f.lane.acks, &h);
+	assert_int_equal(h.count, 2);
+	braid_hist_free(&f.lane.acks);
+	braid_os = saved;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -474,6 +525,7 @@ int main(void)
 		CASE(a_frame_that_left_first_is_replayed_like_any_other),
 		CASE(nothing_leaves_first_that_may_not),
 		CASE(the_cost_of_a_lane_is_the_time_that_bytes_took_of_late),
+		CASE(one_large_frame_at_a_time_is_timed_until_it_is_acknowledged),
 		CASE(a_queue_taken_down_and_up_again_goes_on_counting),
 	};
 

@@ -208,6 +208,8 @@ tools_libtools_a_SOURCES = \
 	tools/watch/process.c \
 	tools/watch/process.h \
 	tools/watch/query.c \
+	tools/watch/slowest.c \
+	tools/watch/slowest.h \
 	tools/watch/stat.c \
 	tools/watch/stat.h \
 	tools/watch/top.c

@@ -10,7 +10,7 @@
 # Nobody includes a transport, and all transports are named in one file, the same for all.  To move
 # frames, a transport calls at most eight functions of core/link/lane_io.h.
 # tools and tests/abi know what NCCL knows, and the parameters; tools also what the machine is
-# (topo), which secrets may be used, and words for transports and launchers; tests/unit, tests/lib
+# (topo), which secrets may be used, words for transports and launchers, and histograms; tests/unit, tests/lib
 # and tests/fuzz test what is inside and may look at anything.
 set -u
 # shellcheck source=tests/tidy/lib.sh
@@ -46,7 +46,7 @@ allowed()
 	gdr) echo '^gdr/' ;;
 	topo) echo '^topo/' ;;
 	smc) echo "^(smc|$contract|gdr|topo)/|^core/([a-z]+|link/lane_io)\.h\$|^socket/stream\.h\$" ;;
-	tools) echo '^(tools|topo)/|^plugin/(abi|abi_rma|net)\.h$|^core/base/(param\.(h|def)|transports\.def|(job_secret|launchers)\.h)$' ;;
+	tools) echo '^(tools|topo)/|^plugin/(abi|abi_rma|net)\.h$|^core/base/(param\.(h|def)|transports\.def|(hist|job_secret|launchers)\.h)$' ;;
 	tests/abi | tests/net | tests/cli)
 		echo '^(tools|tests)/|^plugin/(abi|abi_rma|net)\.h$|^core/base/param\.(h|def)$' ;;
 	*)

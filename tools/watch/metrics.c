@@ -3,8 +3,9 @@
  * metrics.c - `braid stat --metrics`: the metrics of every process of this host as one text.
  *
  * Each process answers with its own text, in the format of Prometheus.  A metric may have one
- * heading only, so the samples of all processes are put together under it.  Answers are not
- * trusted: a line that is no heading or sample of a metric of Braid's is left out.
+ * heading only, so the samples of all processes are put together under it; those of a histogram's
+ * buckets, sum and count under the histogram's.  Answers are not trusted: a line that is no heading
+ * or sample of a metric of Braid's is left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,32 @@ static struct metric *metric_of(struct metrics *m, const char *name, size_t len)
 	x->f = open_memstream(&x->samples, &x->len);
 	m->n += x->f != NULL;
 	return x->f ? x : NULL;
+}
+
+/*
+ * The metric of a sample: of x_bucket, x_sum and x_count that is x, if x is a histogram.  NULL: a
+ * histogram has no sample of its own name.
+ */
+static struct metric *metric_of_sample(struct metrics *m, const char *name)
+{
+	static const char *const ends[] = { "_bucket", "_sum", "_count" };
+	size_t len = strlen(name);
+
+	for (unsigned k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
+		size_t stem = len - strlen(ends[k]);
+
+		if (len <= strlen(ends[k]) || strcmp(name + stem, ends[k]) != 0)
+			continue;
+		for (unsigned i = 0; i < m->n; i++)
+			if (strcmp(m->of[i].type, "histogram") == 0 &&
+			    strlen(m->of[i].name) == stem &&
+			    memcmp(m->of[i].name, name, stem) == 0)
+				return &m->of[i];
+	}
+	for (unsigned i = 0; i < m->n; i++)
+		if (strcmp(m->of[i].name, name) == 0 && strcmp(m->of[i].type, "histogram") == 0)
+			return NULL;
+	return metric_of(m, name, len);
 }
 
 /* The end of a label's value, at its quote; NULL: it has none, or an escape is unknown. */
@@ -119,8 +146,8 @@ static int by_label(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The labels in one order, as text to be freed; NULL: there is no memory. */
-static char *labels_of(struct sample *s)
+/* The name, and the labels in one order, as text to be freed; NULL: there is no memory. */
+static char *series_of(struct sample *s)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -129,6 +156,7 @@ static char *labels_of(struct sample *s)
 	if (!f)
 		return NULL;
 	qsort(s->label, s->n, sizeof(s->label[0]), by_label);
+	fputs(s->name, f);
 	for (unsigned i = 0; i < s->n; i++)
 		fprintf(f, "%c%s", i ? ',' : '{', s->label[i]);
 	fputs("} ", f);
@@ -142,7 +170,7 @@ static char *labels_of(struct sample *s)
  */
 static void add_sample(struct metrics *m, struct sample *s, const char *pid)
 {
-	struct metric *x = metric_of(m, s->name, strlen(s->name));
+	struct metric *x = metric_of_sample(m, s->name);
 	char own[PID_LEN + 8], *text;
 
 	snprintf(own, sizeof(own), "pid=\"%s\"", pid);
@@ -152,10 +180,10 @@ static void add_sample(struct metrics *m, struct sample *s, const char *pid)
 	if (!x || s->n == LABELS_MAX)
 		return;
 	s->label[s->n++] = own;
-	text = labels_of(s);
+	text = series_of(s);
 	fflush(x->f);
 	if (text && !(x->begun < x->len && strstr(x->samples + x->begun, text)))
-		fprintf(x->f, "%s%s%s\n", s->name, text, s->number);
+		fprintf(x->f, "%s%s\n", text, s->number);
 	free(text);
 }
 
@@ -167,7 +195,8 @@ static void add_heading(struct metrics *m, const char *name, const char *type, c
 
 	if (!x)
 		return;
-	if (type && !*x->type && (strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0))
+	if (type && !*x->type && (strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0 ||
+				  strcmp(type, "histogram") == 0))
 		snprintf(x->type, sizeof(x->type), "%s", type);
 	for (char *s = help; s && *s; s++)
 		if (*s == '\\')

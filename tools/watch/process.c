@@ -278,10 +278,10 @@ bool report_is(const json_t *o, const char *key)
 
 static char *scratch(void)
 {
-	static char text[5][32];
+	static char text[8][32];
 	static unsigned turn;
 
-	return text[turn++ % 5];
+	return text[turn++ % 8];
 }
 
 const char *report_bytes(double bytes)
@@ -305,6 +305,43 @@ const char *report_age(long long ms)
 	else
 		snprintf(t, 32, "%.1f s", (double)ms / 1000);
 	return t;
+}
+
+const char *report_time(uint64_t ns)
+{
+	static const char *const units[] = { "ns", "us", "ms", "s" };
+	double v = (double)ns;
+	char *t = scratch();
+	unsigned u = 0;
+
+	for (; v >= 999.5 && u < 3; u++)
+		v /= 1000;
+	snprintf(t, 32, v < 999.5 ? "%.3g %s" : "%.0f %s", v, units[u]);
+	return t;
+}
+
+/* The answer may be anything: a number below 0 is none. */
+static uint64_t count_of(const json_t *n)
+{
+	json_int_t v = json_integer_value(n);
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+void report_times(const json_t *o, const char *key, struct braid_hist *ret)
+{
+	const json_t *h = json_object_get(o, key), *b;
+	size_t i;
+
+	*ret = (struct braid_hist){ .sum_ns = count_of(json_object_get(h, "sum_ns")),
+				    .max_ns = count_of(json_object_get(h, "max_ns")) };
+	json_array_foreach(json_object_get(h, "buckets"), i, b) {
+		uint64_t bound = count_of(json_array_get(b, 0));
+		uint64_t n = count_of(json_array_get(b, 1));
+
+		ret->n[braid_hist_bucket(bound ? bound - 1 : 0)] += n;
+		ret->count += n;
+	}
 }
 
 static void add_link(struct report_sums *s, const json_t *link)

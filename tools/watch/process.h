@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "core/base/hist.h"
+
 enum { PROCESS_ERR = 300 };
 
 struct process {
@@ -62,6 +64,11 @@ bool report_is(const json_t *o, const char *key);
 /* "12.3 GB", in static storage; the next few calls leave it alone. */
 const char *report_bytes(double bytes);
 const char *report_age(long long ms);		/* "12 ms", "3.4 s"; storage likewise */
+
+/* "12.3 us", "4 ms"; storage likewise. */
+const char *report_time(uint64_t ns);
+/* The histogram that o[key] has; all zero if it has none. */
+void report_times(const json_t *o, const char *key, struct braid_hist *ret);
 
 struct report_sums {			/* sums over all links */
 	long long links, links_up, lanes, lanes_up, sends, receives, oldest_ms, lost, resent;

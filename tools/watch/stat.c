@@ -10,6 +10,7 @@
 #include "tools/cmd.h"
 #include "tools/opt.h"
 #include "tools/watch/process.h"
+#include "tools/watch/slowest.h"
 #include "tools/text.h"
 
 enum { WIRE_COLUMN = 8, WRAPPED = 4 };
@@ -18,6 +19,18 @@ void stat_print_process(const json_t *o)
 {
 	text_lines(0, WRAPPED, "process %lld on %s, Braid %s", report_number(o, "pid"),
 		   report_text(o, "host"), report_text(o, "version"));
+}
+
+static void print_times(int column, const char *what, const json_t *o, const char *key)
+{
+	struct braid_hist h;
+
+	report_times(o, key, &h);
+	if (h.count)
+		text_lines(column, column + 2, "%s: p50 %s, p99 %s, at most %s, of %llu timed", what,
+			   report_time(braid_hist_percentile(&h, 50)),
+			   report_time(braid_hist_percentile(&h, 99)), report_time(h.max_ns),
+			   (unsigned long long)h.count);
 }
 
 static void print_lane(const json_t *lane)
@@ -35,6 +48,7 @@ static void print_lane(const json_t *lane)
 	       report_bytes((double)report_number(lane, "queued_bytes")),
 	       report_number(lane, "resent_packets"), report_number(lane, "lost"),
 	       report_number(lane, "back"));
+	print_times(WIRE_COLUMN, "acknowledged after", lane, "acks");
 	if (*report_text(lane, "wire"))
 		text_wrap(report_text(lane, "wire"), WIRE_COLUMN, 0);
 	if (report_number(lane, "corrupt"))
@@ -62,6 +76,8 @@ void stat_print_link(const json_t *link)
 		   report_bytes((double)report_number(link, "sent_bytes")),
 		   report_number(link, "received_messages"),
 		   report_bytes((double)report_number(link, "received_bytes")));
+	print_times(2, "sends up to 8 KiB took", link, "small_sends");
+	print_times(2, "larger sends took", link, "large_sends");
 	text_lines(2, WRAPPED, "outstanding: %lld sends, %lld receives, the oldest for %s",
 		   report_number(link, "sends"), report_number(link, "receives"),
 		   report_age(report_number(link, "oldest_ms")));
@@ -185,11 +201,13 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 int cmd_stat(int argc, char **argv)
 {
 	const char *pid = NULL, *dir = NULL, *file = NULL;
-	bool json = false, pids = false, metrics = false, openmetrics = false;
+	bool json = false, pids = false, metrics = false, openmetrics = false, slowest = false;
 	const struct opt rows[] = {
 		{OPT_ARG, "[PID]", NULL, "the process; without it, which there are", &pid, 0, 0},
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
 		{OPT_FLAG, "pids", NULL, "the PIDs alone, without a question to any", &pids, 0, 0},
+		{OPT_FLAG, "slowest", NULL, "the slowest peer, lane and NIC, of all or of PID,PID",
+		 &slowest, 0, 0},
 		{OPT_FLAG, "metrics", NULL, "of it, or of all of this host, for Prometheus",
 		 &metrics, 0, 0},
 		{OPT_FLAG, "openmetrics", NULL, "the same in that format", &openmetrics, 0, 0},
@@ -199,6 +217,7 @@ int cmd_stat(int argc, char **argv)
 		 &dir, 0, 0},
 		OPT_SUCH_AS("braid stat", "the processes of this user that have Braid loaded"),
 		OPT_SUCH_AS("braid stat 4711", "the links and lanes of one"),
+		OPT_SUCH_AS("braid stat --slowest", "which peer, lane and NIC slows this host's job"),
 		OPT_SUCH_AS("braid stat --metrics --textfile /var/lib/node/braid.prom",
 			    "all of this host, for a node exporter"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
@@ -210,8 +229,12 @@ int cmd_stat(int argc, char **argv)
 	if (end != OPT_RUN)
 		return end;
 	metrics = metrics || openmetrics;
-	if (pids && (pid || json || metrics))
+	if (pids && (pid || json || metrics || slowest))
 		return opt_error("braid stat", "--pids alone");
+	if (slowest && (json || metrics || file))
+		return opt_error("braid stat", "--slowest alone, or with PIDs");
+	if (slowest)
+		return slowest_show("braid stat", dir, pid);
 	if (json && metrics)
 		return opt_error("braid stat", "--json or --metrics, not both");
 	if (file && !metrics)

@@ -2,6 +2,8 @@
 /*
  * top.c - `braid top`: what processes that have Braid loaded carry, second by second.
  *
+ * Below the table one line names the slowest peer, lane and NIC of the interval (slowest.h).
+ *
  * On a terminal the table is redrawn in place; elsewhere tables follow each other.
  */
 #include <poll.h>
@@ -18,6 +20,7 @@
 #include "tools/perf/stat.h"
 #include "tools/text.h"
 #include "tools/watch/process.h"
+#include "tools/watch/slowest.h"
 #include "tools/watch/stat.h"
 
 struct sample {
@@ -29,6 +32,7 @@ struct sample {
 
 struct samples {
 	size_t n;
+	struct slowest *times;		/* or NULL */
 	struct sample of[PROCESSES_MAX];
 };
 
@@ -49,12 +53,16 @@ static void read_samples(const char *dir, struct samples *ret)
 
 	process_reports(p, n, "stat", reports, err);
 	ret->n = 0;
+	slowest_free(ret->times);
+	ret->times = slowest_new();
 	for (size_t i = 0; i < n; i++) {
 		struct sample *s = &ret->of[ret->n];
 
 		if (!reports[i] && !*err[i])
 			continue;	/* the process has ended */
 		*s = (struct sample){ .p = p[i], .at = (double)perf_now_ns() / 1e9 };
+		if (reports[i] && ret->times)
+			slowest_add(ret->times, &p[i], reports[i]);
 		if (reports[i])
 			s->s = report_sums(reports[i]);
 		else
@@ -108,6 +116,17 @@ static void print_one(const struct sample *s, const struct sample *was)
 	       report_age(s->s.oldest_ms), s->s.resent, s->s.lost);
 }
 
+static void print_slowest(const struct samples *is, const struct samples *was)
+{
+	struct slowest *s = NULL;
+
+	if (is->times && was->times)
+		s = slowest_since(is->times, was->times);
+	if (s)
+		slowest_print_short(s);
+	slowest_free(s);
+}
+
 static void print(const struct samples *is, const struct samples *was)
 {
 	printf("    PID %-*s  lanes  waits out b/s  in b/s  msg/s   oldest resent lost\n",
@@ -121,7 +140,9 @@ static void print(const struct samples *is, const struct samples *was)
 		else if (before && !*before->silent)
 			print_one(s, before);
 	}
-	if (!is->n)
+	if (is->n)
+		print_slowest(is, was);
+	else
 		puts("no process of this user has a connection of Braid's open");
 }
 

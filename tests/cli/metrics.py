@@ -11,9 +11,27 @@ LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
 SAMPLE = re.compile(r'(braid_[a-z_]+)\{(%s(?:,%s)*)\} ([0-9]+(?:\.[0-9]+)?)' % (LABEL, LABEL))
 
 
+def histogram_complaints(name, points):
+    """points: (end of the sample's name, le or None, number), in the order of the text."""
+    buckets = [(float(le), float(n)) for end, le, n in points if end == "_bucket" and le]
+    rest = [(end, n) for end, le, n in points if end != "_bucket"]
+    if any(end == "_bucket" and not le for end, le, _ in points):
+        yield f"a bucket of {name} has no le"
+    if [b[0] for b in buckets] != sorted({b[0] for b in buckets}):
+        yield f"the buckets of {name} are not in order"
+    if [b[1] for b in buckets] != sorted(b[1] for b in buckets):
+        yield f"the buckets of {name} are not cumulative"
+    if not buckets or buckets[-1][0] != float("inf"):
+        yield f"{name} has no bucket +Inf"
+    if sorted(end for end, _ in rest) != ["_count", "_sum"]:
+        yield f"{name} has not one count and one sum"
+    elif buckets and float(dict(rest)["_count"]) != buckets[-1][1]:
+        yield f"the count of {name} is not that of its last bucket"
+
+
 def complaints(text, openmetrics):
     help_of, type_of, family = {}, {}, None
-    samples, closed = set(), set()
+    samples, closed, histograms = set(), set(), {}
     if text and not text.endswith("\n"):
         yield "the last line has no end"
     lines = text.splitlines()
@@ -34,8 +52,11 @@ def complaints(text, openmetrics):
                 closed.add(family)
                 family = name
         elif sample:
-            name, labels, _ = sample.groups()
+            name, labels, number = sample.groups()
             stem = name.removesuffix("_total") if openmetrics else name
+            whole = re.sub("_(bucket|sum|count)$", "", name)
+            if type_of.get(whole) == "histogram":
+                stem = whole
             if stem not in type_of or stem not in help_of:
                 yield f"{name} has no heading before it"
             if stem != family or stem in closed:
@@ -45,14 +66,21 @@ def complaints(text, openmetrics):
             pairs = re.findall(LABEL, labels)
             if len({p.split("=")[0] for p in pairs}) < len(pairs):
                 yield f"a label twice: {line}"
+            if type_of.get(stem) == "histogram":
+                le = [p[4:-1] for p in pairs if p.startswith("le=")]
+                key = stem, tuple(sorted(p for p in pairs if not p.startswith("le=")))
+                point = name.removeprefix(stem), le[0] if le else None, number
+                histograms.setdefault(key, []).append(point)
             series = name, tuple(sorted(pairs))
             if series in samples:
                 yield f"twice: {line}"
             samples.add(series)
         else:
             yield f"neither heading nor sample: {line}"
+    for key, points in histograms.items():
+        yield from histogram_complaints(key[0], points)
     for name, kind in type_of.items():
-        if kind not in ("counter", "gauge"):
+        if kind not in ("counter", "gauge", "histogram"):
             yield f"{name} is a {kind}"
         if name not in help_of:
             yield f"{name} has no HELP"

@@ -134,6 +134,10 @@ well_formed()				# prometheus|openmetrics TEXT
 		is a counter|# HELP braid_x X.\n# TYPE braid_x counter\nbraid_x{a="1"} 1
 		twice: |# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{a="1",b="2"} 1\nbraid_x{b="2",a="1"} 1
 		neither heading nor sample|# HELP braid_x X.\n# TYPE braid_x gauge\nbraid_x{a="1"b"} 1
+		no bucket +Inf|# HELP braid_x X.\n# TYPE braid_x histogram\nbraid_x_bucket{le="1"} 1\nbraid_x_sum{a="1"} 1
+		not cumulative|# HELP braid_x X.\n# TYPE braid_x histogram\nbraid_x_bucket{le="1"} 2\nbraid_x_bucket{le="+Inf"} 1
+		not in order|# HELP braid_x X.\n# TYPE braid_x histogram\nbraid_x_bucket{le="2"} 1\nbraid_x_bucket{le="1"} 1
+		one count and one sum|# HELP braid_x X.\n# TYPE braid_x histogram\nbraid_x_bucket{le="+Inf"} 1\n
 	END
 }
 
@@ -246,7 +250,7 @@ braid_x{pid="'$job'.1"} 1' ]
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	says '# HELP braid_x X\y.
 # HELP braid_x Again.
-# TYPE braid_x histogram
+# TYPE braid_x summary
 # TYPE braid_x gauge
 # TYPE braid_y counter
 # TYPE braid_X gauge
@@ -268,6 +272,44 @@ braid_x{a="\'
 # TYPE braid_x gauge
 braid_x{a=\"1\",pid=\"$who\"} 1
 braid_x{a=\"\\n\\\"\\\\\",pid=\"$who\"} 3" ]
+}
+
+@test "a histogram's buckets, sum and count are under one heading, and a sample of its name is none" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	says '# HELP braid_h X.
+# TYPE braid_h histogram
+braid_h{a="1"} 1
+braid_h_bucket{a="1",le="0.5"} 1
+braid_h_bucket{a="1",le="0.5"} 2
+braid_h_bucket{a="1",le="+Inf"} 3
+braid_h_sum{a="1"} 7.25
+braid_h_count{a="1"} 3'
+	run -0 "$braid" stat --openmetrics $who
+	[ "$output" = "# HELP braid_h X.
+# TYPE braid_h histogram
+braid_h_bucket{a=\"1\",le=\"0.5\",pid=\"$who\"} 1
+braid_h_bucket{a=\"1\",le=\"+Inf\",pid=\"$who\"} 3
+braid_h_sum{a=\"1\",pid=\"$who\"} 7.25
+braid_h_count{a=\"1\",pid=\"$who\"} 3
+# EOF" ]
+}
+
+@test "the times of a job are histograms that their readers take" {
+	job
+	for _ in $(seq 500); do
+		run -0 "$braid" stat --openmetrics "$pid"
+		sent=$(sed -n 's/^braid_send_seconds_count.*} //p' <<<"$output")
+		[ "${sent:-0}" -gt 0 ] && break
+		run -0 "$braid" stat --openmetrics "${pids[1]##*/}"	# the other one sends
+		sent=$(sed -n 's/^braid_send_seconds_count.*} //p' <<<"$output")
+		[ "${sent:-0}" -gt 0 ] && break
+		sleep 0.02
+	done
+	[ "$sent" -gt 0 ]
+	well_formed openmetrics "$output"
+	grep -q '^# TYPE braid_send_seconds histogram$' <<<"$output"
+	grep -q '^# TYPE braid_lane_ack_seconds histogram$' <<<"$output"
+	grep -q '^braid_send_seconds_bucket{.*le="+Inf",.*size="small"} [1-9]' <<<"$output"
 }
 
 @test "--metrics without any process is empty, and no error" {
@@ -360,6 +402,78 @@ while True:
 	row=$(awk -v pid="$job" '$1 == pid { print $5, $6, $7 }' <<<"$output")
 	[[ $row =~ ^[12]?[0-9].[0-9]+\ [0-9.]+T\ [0-9.]+M$ ]]
 	awk 'length > 80 { exit 1 }' <<<"$output"
+}
+
+# Python for answers(): so many times, each of so many ns.
+times='(lambda n, ns: {"timed": n, "max_ns": ns, "sum_ns": n * ns, "buckets": [[ns + 1, n]]})'
+link='(lambda number, sends, acks: {"link": number, "device": "eth0", "state": "up",
+	"peer": "host%d (pid %d)" % (number, number), "large_sends": TIMES(50, sends) if sends else None,
+	"lanes": [{"lane": i, "transport": "tcp", "up": True, "nic": "eth%d" % i, "acks": TIMES(50, ns)}
+		for i, ns in enumerate(acks)]})'
+
+# A process with the links $1, a list in which LINK(number, ns of a send, [ns on each lane]) makes one.
+linked()
+{
+	local all=${1//LINK/$link}
+
+	answers "(lambda n: {\"braid_report\": 1, \"host\": \"here\", \"links\": ${all//TIMES/$times}})(n)"
+}
+
+@test "stat --slowest names the peer, lane and NIC, and what they are compared with" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	linked '[LINK(1, 10**5, [10**5, 10**5]), LINK(2, 10**5, [10**5, 9 * 10**6]),
+		LINK(3, 4 * 10**6, [10**5, 10**5])]'
+	for who in "" "$job"; do
+		run -0 "$braid" stat --slowest $who
+		echo "$output"
+		[ "${#lines[@]}" -eq 3 ]
+		[[ ${lines[0]} == "slowest peer: host3 (pid 3), link 3 of process $job: sends of more than 8 KiB took 4 ms (p50), 4 ms (p99), 4 ms at most; the median of the 2 other peers is 100 us, 40 times less" ]] || false
+		[[ ${lines[1]} == "slowest lane: 1 of link 2 of process $job, over eth1 to host2 (pid 2): frames were acknowledged after 9 ms (p50), 9 ms (p99), 9 ms at most; the median of the 5 other lanes is "*" times less" ]]
+		[[ ${lines[2]} == "slowest NIC: eth1 of here: frames were acknowledged after "*", 9 ms at most; that of the other NIC is "*", about the same" ]]
+	done
+	run -0 "$braid" stat "$job"
+	[[ $(tr -s ' \n' '  ' <<<"$output") == *"larger sends took: p50 4 ms, p99 4 ms, at most 4 ms, of 50 timed"* ]]
+	[[ $output == *"acknowledged after: p50 9 ms, p99 9 ms, at most 9 ms, of 50 timed"* ]]
+}
+
+@test "stat --slowest says so where there is one lane, or nothing was timed" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	linked '[LINK(1, 10**5, [10**5])]'
+	run -0 "$braid" stat --slowest
+	echo "$output"
+	[[ ${lines[0]} == "slowest peer: host1 "*"; there is no other peer to compare it with" ]]
+	[[ ${lines[1]} == "slowest lane: 0 of link 1 "*"; there is no other lane to compare it with" ]]
+	[[ ${lines[2]} == "slowest NIC: eth0 of here"*"; there is no other NIC to compare it with" ]]
+	kill "$job"; wait "$job" || true
+	rm -f "$dir"/*
+	linked '[LINK(1, 0, [])]'
+	run -0 "$braid" stat --slowest
+	[ "$output" = "slowest peer: not known: to none were 10 sends timed
+slowest lane: not known: on none were 10 frames of more than 8 KiB timed
+slowest NIC: not known: over none were 10 frames of more than 8 KiB timed" ]
+	run -0 "$braid" stat --slowest --dir "$BATS_TEST_TMPDIR"
+	[ "$output" = "no process of this user has a connection of Braid's open" ]
+	bad "--slowest alone, or with PIDs" stat --slowest --json "$job"
+	bad "there is no process 4194304999" stat --slowest "$job,4194304999"
+}
+
+# What had been slow before the interval does not count.
+@test "top names the slowest peer, lane and NIC of the interval" {
+	command -v python3 >/dev/null || skip "python3 is not installed"
+	answers '{"braid_report": 1, "host": "here", "links": [{"link": i, "state": "up", "peer": "host%d" % i,
+		"large_sends": {"buckets": [[was, 900], [(4 - i) * 10**6, 50 * n]]}, "lanes": [{"lane": 0, "up": True,
+			"nic": "eth%d" % i, "acks": {"buckets": [[was, 900], [(4 - i) * 10**6, 50 * n]]}}]}
+		for i, was in ((1, 10), (2, 9 * 10**8))]}'
+	run -0 "$braid" top --once --seconds 0.3
+	echo "$output"
+	awk 'length > 80 { exit 1 }' <<<"$output"
+	words=$(tr -s ' \n' '  ' <<<"$output")
+	[[ $words == *"slowest: peer host1: p50 3.15 ms, p99 3.15 ms, others 2.1 ms; lane 0 of link 1 of process $job: p50 3.15 ms, p99 3.15 ms, others 2.1 ms; NIC eth1: p50 3.15 ms, p99 3.15 ms, others 2.1 ms "* ]]
+	kill "$job"; wait "$job" || true
+	rm -f "$dir"/*
+	answers '{"braid_report": 1, "links": []}'
+	run -0 "$braid" top --once --seconds 0.1
+	[[ $output == *"slowest: not known: to no peer were 10 sends timed meanwhile"* ]]
 }
 
 @test "stat and dump break lines between words, and fit 80 columns" {

@@ -180,6 +180,7 @@ abi_tests = \
 	tests/abi/test_rma_life \
 	tests/abi/test_shapes \
 	tests/abi/test_sizes \
+	tests/abi/test_slow_lane \
 	tests/abi/test_stat \
 	tests/abi/test_strangers \
 	tests/abi/test_tap \

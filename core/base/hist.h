@@ -49,7 +49,7 @@ static inline unsigned braid_hist_bucket(uint64_t ns)
 	return 4 * (e - BRAID_HIST_FIRST + 1) + (unsigned)(ns >> (e - 2) & 3);
 }
 
-/* The shortest time that is too long for the bucket; of the last, which has no such time, the most. */
+/* The shortest time that is too long for the bucket; of the last, which takes all, the most. */
 static inline uint64_t braid_hist_bound(unsigned bucket)
 {
 	if (bucket >= BRAID_HIST_BUCKETS - 1)

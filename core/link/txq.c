@@ -5,8 +5,8 @@
  * Frames are added at the head, and freed once the peer has acknowledged them.  The queue also
  * measures how fast its lane is: bytes per time, to divide work among lanes, and for people how
  * long a frame takes.  Only payloads over BRAID_COPY_MAX are timed, since the peer acknowledges
- * these at once, and one of a lane at a time.  So the clock is read twice in a round trip, and never
- * for small messages.
+ * these at once, and one of a lane at a time.  So the clock is read twice in a round trip, and
+ * never for small messages.
  */
 #include "core/link/txq_int.h"
 

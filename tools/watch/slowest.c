@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include "core/base/hist.h"
-#include "tools/opt.h"
 #include "tools/text.h"
 #include "tools/watch/process.h"
-#include "tools/watch/stat.h"
 
 enum {
 	LEAST = 10,			/* fewer times say nothing */
@@ -305,53 +303,4 @@ void slowest_print_short(const struct slowest *s)
 		text_lines(0, WRAPPED, "slowest:%s", len ? text : " not known: to no peer were 10 "
 			   "sends timed meanwhile");
 	free(text);
-}
-
-/* -- braid stat --slowest --------------------------------------------------------------------- */
-
-/* The processes that `pids` names; 0: none, and an error has been reported. */
-static size_t given(const char *prog, const char *dir, const char *pids, struct process *ret)
-{
-	char *copy = strdup(pids), *save = NULL, err[PROCESS_ERR];
-	size_t n = 0;
-
-	for (char *s = copy ? strtok_r(copy, ",", &save) : NULL; s && n < PROCESSES_MAX;
-	     s = strtok_r(NULL, ",", &save)) {
-		if (process_find(dir, s, &ret[n++], err)) {
-			opt_error(prog, "%s", err);
-			n = 0;
-			break;
-		}
-	}
-	free(copy);
-	return n;
-}
-
-int slowest_show(const char *prog, const char *dir, const char *pids)
-{
-	static struct process p[PROCESSES_MAX];
-	static json_t *reports[PROCESSES_MAX];
-	static char err[PROCESSES_MAX][PROCESS_ERR];
-	size_t n = pids ? given(prog, dir, pids, p) : process_list(dir, p, PROCESSES_MAX), got = 0;
-	struct slowest *s = slowest_new();
-
-	if ((pids && !n) || !s) {
-		slowest_free(s);
-		return 2;
-	}
-	process_reports(p, n, "stat", reports, err);
-	for (size_t i = 0; i < n; i++) {
-		if (reports[i])
-			slowest_add(s, &p[i], reports[i]);
-		else if (*err[i])
-			stat_print_silent(&p[i], err[i]);
-		got += reports[i] != NULL;
-		json_decref(reports[i]);
-	}
-	if (got)
-		slowest_print(s);
-	else
-		puts("no process of this user has a connection of Braid's open");
-	slowest_free(s);
-	return 0;
 }

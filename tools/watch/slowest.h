@@ -25,7 +25,4 @@ struct slowest *slowest_since(const struct slowest *s, const struct slowest *was
 void slowest_print(const struct slowest *s);	/* a line each */
 void slowest_print_short(const struct slowest *s);	/* all in one, cut at 80 columns */
 
-/* `braid stat --slowest`: of these PIDs, with commas between, or (NULL) of all.  The exit status. */
-int slowest_show(const char *prog, const char *dir, const char *pids);
-
 #endif

@@ -27,8 +27,8 @@ static void print_times(int column, const char *what, const json_t *o, const cha
 
 	report_times(o, key, &h);
 	if (h.count)
-		text_lines(column, column + 2, "%s: p50 %s, p99 %s, at most %s, of %llu timed", what,
-			   report_time(braid_hist_percentile(&h, 50)),
+		text_lines(column, column + 2, "%s: p50 %s, p99 %s, at most %s, of %llu timed",
+			   what, report_time(braid_hist_percentile(&h, 50)),
 			   report_time(braid_hist_percentile(&h, 99)), report_time(h.max_ns),
 			   (unsigned long long)h.count);
 }
@@ -198,16 +198,64 @@ int stat_show(const char *prog, const char *dir, const char *pid, const char *wo
 	return 0;
 }
 
+/* The processes that `pids` names; 0: none, and an error has been reported. */
+static size_t given(const char *prog, const char *dir, const char *pids, struct process *ret)
+{
+	char *copy = strdup(pids), *save = NULL, err[PROCESS_ERR];
+	size_t n = 0;
+
+	for (char *s = copy ? strtok_r(copy, ",", &save) : NULL; s && n < PROCESSES_MAX;
+	     s = strtok_r(NULL, ",", &save)) {
+		if (process_find(dir, s, &ret[n++], err)) {
+			opt_error(prog, "%s", err);
+			n = 0;
+			break;
+		}
+	}
+	free(copy);
+	return n;
+}
+
+/* The slowest of all processes, or of those in `pids`, with commas between. */
+static int slowest(const char *prog, const char *dir, const char *pids)
+{
+	static struct process p[PROCESSES_MAX];
+	static json_t *reports[PROCESSES_MAX];
+	static char err[PROCESSES_MAX][PROCESS_ERR];
+	size_t n = pids ? given(prog, dir, pids, p) : process_list(dir, p, PROCESSES_MAX), got = 0;
+	struct slowest *s = slowest_new();
+
+	if ((pids && !n) || !s) {
+		slowest_free(s);
+		return 2;
+	}
+	process_reports(p, n, "stat", reports, err);
+	for (size_t i = 0; i < n; i++) {
+		if (reports[i])
+			slowest_add(s, &p[i], reports[i]);
+		else if (*err[i])
+			stat_print_silent(&p[i], err[i]);
+		got += reports[i] != NULL;
+		json_decref(reports[i]);
+	}
+	if (got)
+		slowest_print(s);
+	else
+		puts("no process of this user has a connection of Braid's open");
+	slowest_free(s);
+	return 0;
+}
+
 int cmd_stat(int argc, char **argv)
 {
 	const char *pid = NULL, *dir = NULL, *file = NULL;
-	bool json = false, pids = false, metrics = false, openmetrics = false, slowest = false;
+	bool json = false, pids = false, metrics = false, openmetrics = false, slow = false;
 	const struct opt rows[] = {
 		{OPT_ARG, "[PID]", NULL, "the process; without it, which there are", &pid, 0, 0},
 		{OPT_FLAG, "json", NULL, "the report as it came", &json, 0, 0},
 		{OPT_FLAG, "pids", NULL, "the PIDs alone, without a question to any", &pids, 0, 0},
 		{OPT_FLAG, "slowest", NULL, "the slowest peer, lane and NIC, of all or of PID,PID",
-		 &slowest, 0, 0},
+		 &slow, 0, 0},
 		{OPT_FLAG, "metrics", NULL, "of it, or of all of this host, for Prometheus",
 		 &metrics, 0, 0},
 		{OPT_FLAG, "openmetrics", NULL, "the same in that format", &openmetrics, 0, 0},
@@ -217,7 +265,7 @@ int cmd_stat(int argc, char **argv)
 		 &dir, 0, 0},
 		OPT_SUCH_AS("braid stat", "the processes of this user that have Braid loaded"),
 		OPT_SUCH_AS("braid stat 4711", "the links and lanes of one"),
-		OPT_SUCH_AS("braid stat --slowest", "which peer, lane and NIC slows this host's job"),
+		OPT_SUCH_AS("braid stat --slowest", "which peer, lane and NIC slows the job"),
 		OPT_SUCH_AS("braid stat --metrics --textfile /var/lib/node/braid.prom",
 			    "all of this host, for a node exporter"),
 		{OPT_END, NULL, NULL, NULL, NULL, 0, 0},
@@ -229,12 +277,12 @@ int cmd_stat(int argc, char **argv)
 	if (end != OPT_RUN)
 		return end;
 	metrics = metrics || openmetrics;
-	if (pids && (pid || json || metrics || slowest))
+	if (pids && (pid || json || metrics || slow))
 		return opt_error("braid stat", "--pids alone");
-	if (slowest && (json || metrics || file))
+	if (slow && (json || metrics || file))
 		return opt_error("braid stat", "--slowest alone, or with PIDs");
-	if (slowest)
-		return slowest_show("braid stat", dir, pid);
+	if (slow)
+		return slowest("braid stat", dir, pid);
 	if (json && metrics)
 		return opt_error("braid stat", "--json or --metrics, not both");
 	if (file && !metrics)

@@ -109,6 +109,20 @@ static void a_percentile_is_not_too_low_and_at_most_a_quarter_too_high(void **st
 	braid_hist_free(&live);
 }
 
+static void half_of_two_times_is_the_shorter_one(void **state)
+{
+	struct braid_hist_live live = { 0 };
+	struct braid_hist h;
+
+	(void)state;
+	braid_hist_note(&live, 1000000);
+	braid_hist_note(&live, 1500);
+	braid_hist_read(&live, &h);
+	assert_int_equal(braid_hist_percentile(&h, 50), 1536);
+	assert_int_equal(braid_hist_percentile(&h, 51), 1000000);
+	braid_hist_free(&live);
+}
+
 static void two_together_are_as_one_that_had_both(void **state)
 {
 	struct braid_hist_live live[3] = { 0 };
@@ -121,6 +135,8 @@ static void two_together_are_as_one_that_had_both(void **state)
 		braid_hist_note(&live[i % 2], ns);
 		braid_hist_note(&live[2], ns);
 	}
+	for (int i = 1; i < 3; i++)
+		braid_hist_note(&live[i], UINT64_C(1) << 50);	/* the second has the longest */
 	for (int i = 0; i < 3; i++) {
 		braid_hist_read(&live[i], &h[i]);
 		braid_hist_free(&live[i]);
@@ -136,6 +152,7 @@ int main(void)
 		cmocka_unit_test(a_time_of_hours_is_in_the_last_bucket_and_its_maximum_is_right),
 		cmocka_unit_test(without_a_time_there_is_no_memory_and_no_percentile),
 		cmocka_unit_test(a_percentile_is_not_too_low_and_at_most_a_quarter_too_high),
+		cmocka_unit_test(half_of_two_times_is_the_shorter_one),
 		cmocka_unit_test(two_together_are_as_one_that_had_both),
 	};
 

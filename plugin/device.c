@@ -23,7 +23,6 @@
 #include "core/mem/mrcache.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/base/ports.h"
 #include "core/setup/encrypt.h"
 #include "core/setup/ways.h"
 #include "core/transport.h"
@@ -275,9 +274,6 @@ static int find_interfaces(struct braid_netdev found[BRAID_NETDEVS_MAX])
 		braid_warn("BRAID_ADDRESS=%.200s is not a list of at most 16 subnets such as "
 			   "10.0.0.0/8,fd00::/8; it is not used [bad-address]",
 			   braid_param.address);
-	if (braid_ports_choose(braid_param.port_range))
-		braid_warn("BRAID_PORT_RANGE=%.200s is not a range of ports such as 40000-40999; "
-			   "it is not used [bad-port-range]", braid_param.port_range);
 	n = braid_netdev_find(braid_param.socket_ifname, family(), "", found, BRAID_NETDEVS_MAX,
 			      why, sizeof(why));
 	if (n <= 0)

@@ -23,7 +23,6 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/base/work.h"
 #include "core/proto/auth.h"
@@ -90,11 +89,8 @@ static int dial_step(struct smc_dial *d)
 {
 	ssize_t n;
 
-	int err = braid_ports_bind(d->fd, (struct sockaddr *)&d->from, d->len);
-
-	if (err)
-		return err;
-	if (fcntl(d->fd, F_SETFL, 0) ||
+	if (braid_os->bind(d->fd, (struct sockaddr *)&d->from, d->len) ||
+	    fcntl(d->fd, F_SETFL, 0) ||
 	    braid_os->connect(d->fd, (struct sockaddr *)&d->to, d->len))
 		return -errno;
 	/* Send before the kernel is asked, so that the peer, too, can find out about a fallback. */
@@ -233,10 +229,8 @@ static int start_listening(const struct braid_setup *s, struct smc_conn *w, uint
 	if (w->listen_fd < 0)
 		return w->listen_fd;
 	set_options(w->listen_fd);	/* accepted sockets inherit them */
-	err = braid_ports_bind(w->listen_fd, (struct sockaddr *)&at, len);
-	if (err)
-		return err;
-	if (braid_os->listen(w->listen_fd, BRAID_SMC_PENDING) ||
+	if (braid_os->bind(w->listen_fd, (struct sockaddr *)&at, len) ||
+	    braid_os->listen(w->listen_fd, BRAID_SMC_PENDING) ||
 	    braid_os->getsockname(w->listen_fd, (struct sockaddr *)&at, &len))
 		return -errno;
 	port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port :

@@ -88,7 +88,6 @@ unit_tests = \
 	tests/unit/test_path \
 	tests/unit/test_peer_handle \
 	tests/unit/test_pool \
-	tests/unit/test_ports \
 	tests/unit/test_process \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
@@ -172,7 +171,6 @@ abi_tests = \
 	tests/abi/test_old_new \
 	tests/abi/test_order \
 	tests/abi/test_pool \
-	tests/abi/test_port_range \
 	tests/abi/test_queue \
 	tests/abi/test_renew \
 	tests/abi/test_rma \

@@ -23,7 +23,6 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
-#include "core/base/ports.h"
 #include "verbs/events.h"
 
 enum { BACKLOG = 128, RESOLVE_MS = 2000, PORTS_TRIED = 16 };
@@ -65,22 +64,20 @@ static bool is_same(const struct rdma_cm_id *id, const struct braid_ibport *p)
  * Listens at the device's address.  0; -ENODEV: rdma_cm does not find our port at that address; or
  * the errno of listen.
  */
-static int try_port(struct braid_ibport *p, const struct braid_dev *dev, uint16_t port)
+static int try_port(struct braid_ibport *p, const struct braid_dev *dev)
 {
 	struct sockaddr_storage sa = { 0 };
 	int err = -ENODEV;
 
 	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
-	set_port(&sa, port);
+	set_port(&sa, 0);
 	if (braid_rdma.create_id(p->cm, &p->listen, NULL, RDMA_PS_TCP)) {
 		p->listen = NULL;
 		return err;
 	}
 	/* Without a class of its own, the listener answers with the class of the request. */
 	mark(p, p->listen, braid_qp_class(-1));
-	if (braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa))
-		err = errno == EADDRINUSE ? -EADDRINUSE : -ENODEV;
-	else if (is_same(p->listen, p))
+	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p))
 		err = braid_rdma.listen(p->listen, BACKLOG) ? last_error() : 0;
 	if (!err) {
 		p->cm_port = ntohs(braid_rdma.get_src_port(p->listen));
@@ -94,13 +91,10 @@ static int try_port(struct braid_ibport *p, const struct braid_dev *dev, uint16_
 /* Does rdma_cm find the port at this device's address? */
 static bool try_dev(struct braid_ibport *p, const struct braid_dev *dev)
 {
-	struct braid_ports ports;
-	uint16_t port;
 	int err = -EADDRINUSE;
 
-	braid_ports_begin(&ports, PORTS_TRIED);
-	while (err == -EADDRINUSE && braid_ports_next(&ports, &port))
-		err = try_port(p, dev, port);
+	for (unsigned i = 0; i < PORTS_TRIED && err == -EADDRINUSE; i++)
+		err = try_port(p, dev);
 	return !err;
 }
 
@@ -325,11 +319,9 @@ int braid_cm_accept(struct braid_qp *w)
 int braid_cm_connect(struct braid_qp *w)
 {
 	struct sockaddr_storage src = { 0 }, dst = w->to;
-	struct braid_ports ports;
-	uint16_t port;
-	int err;
 
 	memcpy(&src, &w->dev->net.addr, sizeof(w->dev->net.addr));
+	set_port(&src, 0);
 	set_port(&dst, w->peer.cm_port);
 	if (braid_rdma.create_id(w->port->cm, &w->id, w, RDMA_PS_TCP)) {
 		w->id = NULL;
@@ -340,15 +332,8 @@ int braid_cm_connect(struct braid_qp *w)
 	w->dials++;
 	w->next = w->port->setups;
 	w->port->setups = w;
-	braid_ports_begin(&ports, 1);
-	do {
-		if (!braid_ports_next(&ports, &port))
-			return braid_qp_failed(w, "rdma_resolve_addr", -EADDRINUSE);
-		set_port(&src, port);
-		err = braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src,
-					      (struct sockaddr *)&dst, RESOLVE_MS);
-	} while (err && errno == EADDRINUSE);
-	if (err)
+	if (braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
+				    RESOLVE_MS))
 		return braid_qp_failed(w, "rdma_resolve_addr", last_error());
 	return 0;
 }

@@ -13,7 +13,6 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
-#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
@@ -40,21 +39,11 @@ enum {
 
 static struct braid_log_gate gate_fds;
 
-static void set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-	if (sa->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-	else
-		((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
 /*
- * Start to connect a socket by the path's next way, from that port: a descriptor or -errno;
- * -EADDRINUSE: it is taken.  Small segments apply in both directions, since our SYN carries their
- * size.
+ * Start to connect a socket by the path's next way: a descriptor or -errno.  Small segments apply
+ * in both directions, since our SYN carries their size.
  */
-static int dial_socket(const struct braid_path *path, bool small_segments, uint16_t port,
-		       bool *ret_bound)
+static int dial_socket(const struct braid_path *path, bool small_segments, bool *ret_bound)
 {
 	const struct braid_way *way = &path->ways.way[path->ways.now];
 	struct sockaddr_storage to, from = { 0 };
@@ -70,10 +59,7 @@ static int dial_socket(const struct braid_path *path, bool small_segments, uint1
 	memcpy(&from, &way->pair.from.addr, sizeof(way->pair.from.addr));
 	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
 		braid_socket_unpaced(fd, was);
-	set_port(&from, port);
-	if (port)			/* one port serves several peers */
-		braid_os->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	else if (from.ss_family == AF_INET)
+	if (from.ss_family == AF_INET)
 		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (small_segments)
@@ -88,18 +74,6 @@ static int dial_socket(const struct braid_path *path, bool small_segments, uint1
 	}
 	braid_os->close(fd);
 	return err;
-}
-
-static int dial_from_any(const struct braid_path *path, bool small_segments, bool *ret_bound)
-{
-	struct braid_ports ports;
-	uint16_t port;
-	int fd = -EADDRINUSE;
-
-	braid_ports_begin(&ports, 1);
-	while (fd == -EADDRINUSE && braid_ports_next(&ports, &port))
-		fd = dial_socket(path, small_segments, port, ret_bound);
-	return fd;
 }
 
 static const struct braid_conn_owner dialling;
@@ -148,7 +122,7 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_from_any(&link->setup.path[path], lane && braid_redial_again(lane, now), &bound);
+	fd = dial_socket(&link->setup.path[path], lane && braid_redial_again(lane, now), &bound);
 	if (fd == -EADDRNOTAVAIL || fd == -ENODEV)
 		braid_moved_perhaps(now);
 	if (fd < 0) {

@@ -10,7 +10,6 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
-#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/dev.h"
 #include "core/setup/bind.h"
@@ -82,8 +81,6 @@ static int port_listen(struct braid_listener *p, const struct braid_netdev *net,
 
 	if (p->at.sa.sa_family == AF_INET6)
 		braid_os->setsockopt(p->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-	if (*number_of(&p->at))		/* not in use because connections of it have just ended */
-		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (shared)
 		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	err = braid_bind_listener(p->fd, net, p->bound);
@@ -105,7 +102,8 @@ static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t n
 
 	if (!p)
 		return -ENOMEM;
-	*p = (struct braid_listener){ .dev = dev, .bound = bound, .at = at->ip.addr };
+	*p = (struct braid_listener){ .dev = dev, .first = !number, .bound = bound,
+				  .at = at->ip.addr };
 	*number_of(&p->at) = htons(number);
 	p->fd = braid_os->socket(p->at.sa.sa_family, IPPROTO_TCP);
 	err = p->fd < 0 ? -errno : port_listen(p, at->net, shared);
@@ -123,8 +121,8 @@ static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t n
  * Listen at all addresses under one port number.  Returns the number of sockets.  -EADDRINUSE:
  * another socket has that number at some address.  An address that has gone is left out.
  */
-static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n, uint16_t number,
-		     bool last, struct braid_listener *ret[PORTS_MAX])
+static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n, bool last,
+		     struct braid_listener *ret[PORTS_MAX])
 {
 	unsigned made = 0;
 	int err = 0;
@@ -132,11 +130,8 @@ static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned 
 	for (unsigned i = 0; i < n && !err; i++) {
 		bool shared = braid_bind_listens(&at[i]);
 
-		err = port_new(dev, &at[i], made ? ret[0]->port : number, shared, false,
-			       &ret[made]);
+		err = port_new(dev, &at[i], made ? ret[0]->port : 0, shared, false, &ret[made]);
 		made += !err;
-		if (made == 1)
-			ret[0]->first = true;
 		/* If no bound socket can be had, answers leave as routes decide. */
 		if (!err && shared &&
 		    !port_new(dev, &at[i], ret[0]->port, true, true, &ret[made]))
@@ -177,12 +172,9 @@ static int ports_open(struct braid_dev *dev)
 	struct braid_at at[BRAID_HANDLE_ADDRS];
 	unsigned naddrs = braid_dev_addrs(dev, at);
 	int n = -EADDRINUSE, err;
-	struct braid_ports ports;
-	uint16_t number;
 
-	braid_ports_begin(&ports, PORT_TRIES);
-	while (n == -EADDRINUSE && braid_ports_next(&ports, &number))
-		n = ports_new(dev, at, naddrs, number, !ports.left, p);
+	for (unsigned tries = 0; n == -EADDRINUSE && tries < PORT_TRIES; tries++)
+		n = ports_new(dev, at, naddrs, tries + 1 == PORT_TRIES, p);
 	if (n <= 0)
 		return n ? n : -EADDRNOTAVAIL;
 	err = ports_watch(p, (unsigned)n);
@@ -194,7 +186,6 @@ static int ports_open(struct braid_dev *dev)
 int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener **ret)
 {
 	int err = first_port(dev) ? 0 : ports_open(dev);
-	char range[32];
 
 	braid_svc_assert_locked();
 	*ret = first_port(dev);
@@ -202,11 +193,6 @@ int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener
 		return 0;
 	if (quiet && (err == -EMFILE || err == -ENFILE))
 		return err;
-	if (err == -EADDRINUSE && braid_ports_range(range, sizeof(range)))
-		return braid_error(err, "device %s: can't listen on %s: all ports of "
-				   "BRAID_PORT_RANGE=%s are in use there; ss -tan shows by what. "
-				   "Widen the range, here and in the firewall [cannot-listen]",
-				   dev->net.name, dev->addr, range);
 	return braid_error(err, "device %s: can't listen on %s: %s%s "
 			   "[cannot-listen]", dev->net.name, dev->addr,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");

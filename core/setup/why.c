@@ -10,7 +10,6 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
-#include "core/base/ports.h"
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/setup/addr.h"
@@ -131,16 +130,9 @@ static void describe_forbidden(const struct ended *e, char *ret, size_t len)
 
 static void describe_ports(const struct ended *e, char *ret, size_t len)
 {
-	char range[32];
-
-	if (braid_ports_range(range, sizeof(range)))
-		snprintf(ret, len, "every port of BRAID_PORT_RANGE=%s is taken towards %s: ss -tan "
-			 "shows by what. Widen the range, here and in the firewall "
-			 "[no-local-port]", range, e->addr);
-	else
-		snprintf(ret, len, "every local port towards %s is taken (%s): ss -tan shows by "
-			 "what; net.ipv4.ip_local_port_range has the range, which may be widened "
-			 "[no-local-port]", e->addr, strerror(-e->err));
+	snprintf(ret, len, "every local port towards %s is taken (%s): ss -tan shows by what; "
+		 "net.ipv4.ip_local_port_range has the range, which may be widened "
+		 "[no-local-port]", e->addr, strerror(-e->err));
 }
 
 static void describe_gone(const struct ended *e, char *ret, size_t len)

@@ -23,6 +23,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/base/work.h"
 #include "core/proto/auth.h"
@@ -85,12 +86,31 @@ static bool is_remembered(const struct braid_setup *s)
 
 /* --- dialling ------------------------------------------------------------------------------ */
 
+/* Bind to some port at that address, and listen there if wanted. */
+static int bind_some(struct sockaddr *at, socklen_t len, int fd, bool listens)
+{
+	struct braid_ports walk;
+	int err = -EADDRINUSE;
+	uint16_t port;
+
+	braid_ports_begin(&walk);
+	while (err == -EADDRINUSE && braid_ports_next(&walk, &port)) {
+		err = braid_ports_bind(fd, at, len, port);
+		if (!err && listens && braid_os->listen(fd, BRAID_SMC_PENDING))
+			return -errno;
+	}
+	return err;
+}
+
 static int dial_step(struct smc_dial *d)
 {
 	ssize_t n;
 
-	if (braid_os->bind(d->fd, (struct sockaddr *)&d->from, d->len) ||
-	    fcntl(d->fd, F_SETFL, 0) ||
+	int err = bind_some((struct sockaddr *)&d->from, d->len, d->fd, false);
+
+	if (err)
+		return err;
+	if (fcntl(d->fd, F_SETFL, 0) ||
 	    braid_os->connect(d->fd, (struct sockaddr *)&d->to, d->len))
 		return -errno;
 	/* Send before the kernel is asked, so that the peer, too, can find out about a fallback. */
@@ -229,9 +249,10 @@ static int start_listening(const struct braid_setup *s, struct smc_conn *w, uint
 	if (w->listen_fd < 0)
 		return w->listen_fd;
 	set_options(w->listen_fd);	/* accepted sockets inherit them */
-	if (braid_os->bind(w->listen_fd, (struct sockaddr *)&at, len) ||
-	    braid_os->listen(w->listen_fd, BRAID_SMC_PENDING) ||
-	    braid_os->getsockname(w->listen_fd, (struct sockaddr *)&at, &len))
+	err = bind_some((struct sockaddr *)&at, len, w->listen_fd, true);
+	if (err)
+		return err;
+	if (braid_os->getsockname(w->listen_fd, (struct sockaddr *)&at, &len))
 		return -errno;
 	port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port :
 						((struct sockaddr_in *)&at)->sin_port);

@@ -88,6 +88,7 @@ unit_tests = \
 	tests/unit/test_path \
 	tests/unit/test_peer_handle \
 	tests/unit/test_pool \
+	tests/unit/test_ports \
 	tests/unit/test_process \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
@@ -140,6 +141,7 @@ unit_tests = \
 	tests/unit/test_statdir \
 	tests/unit/test_unpaced \
 	tests/unit/test_view \
+	tests/unit/test_words \
 	tests/unit/test_wakeup \
 	tests/unit/test_watched \
 	tests/unit/test_ways \
@@ -171,6 +173,7 @@ abi_tests = \
 	tests/abi/test_old_new \
 	tests/abi/test_order \
 	tests/abi/test_pool \
+	tests/abi/test_port_range \
 	tests/abi/test_queue \
 	tests/abi/test_renew \
 	tests/abi/test_rma \
@@ -223,6 +226,7 @@ net_tests = \
 	tests/net/moved.sh \
 	tests/net/nics.sh \
 	tests/net/peer.sh \
+	tests/net/ports.sh \
 	tests/net/rails.sh \
 	tests/net/topologies.sh \
 	tests/net/unreachable.sh \

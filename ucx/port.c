@@ -22,6 +22,7 @@
 
 #include "core/base/log.h"
 #include "core/base/param.h"
+#include "core/base/ports.h"
 
 #define IB "/sys/class/infiniband/"
 
@@ -166,6 +167,15 @@ void braid_ucx_warn_listens(void)
 			   "leave tcp out, or use networks without strangers [ucx-listens]", tls);
 }
 
+/* UCX's own listeners, if UCX_TLS has its TCP; older versions have no such setting. */
+static void set_ports(ucp_config_t *config)
+{
+	if (!braid_ports_given() || is_set_by_user("_PORT_RANGE"))
+		return;
+	braid_ucp.config_modify(config, "PORT_RANGE", braid_param.port_range);
+	braid_ucp.config_modify(config, "TCP_PORT_RANGE", braid_param.port_range);
+}
+
 static ucs_status_t open_context(struct braid_ucx_port *p)
 {
 	ucp_params_t params = {
@@ -185,6 +195,7 @@ static ucs_status_t open_context(struct braid_ucx_port *p)
 	if (status == UCS_OK && !getenv("UCX_TLS"))
 		status = braid_ucp.config_modify(config, "TLS", "^tcp");
 	apply(config, settings, COUNT(settings));
+	set_ports(config);
 	if (!may_be_rdma(user ? user : p->nets))
 		apply(config, by_sockets, COUNT(by_sockets));
 	if (status == UCS_OK)

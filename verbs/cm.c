@@ -11,7 +11,8 @@
  * drivers would block until the event comes, ten seconds if the peer is silent.
  *
  * rdma_cm chooses port numbers from a range of its own, but soft-iWARP also binds them in TCP,
- * where another socket may use the number already.  Then another number is tried.
+ * where another socket may use the number already.  Then another number is tried.  With
+ * BRAID_PORT_RANGE we choose the numbers, of that range.
  */
 #include "verbs/cm.h"
 
@@ -23,6 +24,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/ports.h"
 #include "verbs/events.h"
 
 enum { BACKLOG = 128, RESOLVE_MS = 2000, PORTS_TRIED = 16 };
@@ -33,14 +35,6 @@ static int last_error(void)
 }
 
 /* --- ports --------------------------------------------------------------------------------- */
-
-static void set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-	if (sa->ss_family == AF_INET)
-		((struct sockaddr_in *)sa)->sin_port = htons(port);
-	else
-		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-}
 
 /* Sets the traffic class of the connection's packets, if one is configured. */
 static void mark(const struct braid_ibport *p, struct rdma_cm_id *id, uint8_t byte)
@@ -64,20 +58,22 @@ static bool is_same(const struct rdma_cm_id *id, const struct braid_ibport *p)
  * Listens at the device's address.  0; -ENODEV: rdma_cm does not find our port at that address; or
  * the errno of listen.
  */
-static int try_port(struct braid_ibport *p, const struct braid_dev *dev)
+static int try_port(struct braid_ibport *p, const struct braid_dev *dev, uint16_t port)
 {
 	struct sockaddr_storage sa = { 0 };
 	int err = -ENODEV;
 
 	memcpy(&sa, &dev->net.addr, sizeof(dev->net.addr));
-	set_port(&sa, 0);
+	braid_ports_set((struct sockaddr *)&sa, port);
 	if (braid_rdma.create_id(p->cm, &p->listen, NULL, RDMA_PS_TCP)) {
 		p->listen = NULL;
 		return err;
 	}
 	/* Without a class of its own, the listener answers with the class of the request. */
 	mark(p, p->listen, braid_qp_class(-1));
-	if (!braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa) && is_same(p->listen, p))
+	if (braid_rdma.bind_addr(p->listen, (struct sockaddr *)&sa))
+		err = port && errno == EADDRINUSE ? -EADDRINUSE : -ENODEV;
+	else if (is_same(p->listen, p))
 		err = braid_rdma.listen(p->listen, BACKLOG) ? last_error() : 0;
 	if (!err) {
 		p->cm_port = ntohs(braid_rdma.get_src_port(p->listen));
@@ -91,10 +87,16 @@ static int try_port(struct braid_ibport *p, const struct braid_dev *dev)
 /* Does rdma_cm find the port at this device's address? */
 static bool try_dev(struct braid_ibport *p, const struct braid_dev *dev)
 {
+	unsigned rounds = braid_ports_given() ? 1 : PORTS_TRIED;
+	struct braid_ports walk;
 	int err = -EADDRINUSE;
+	uint16_t port;
 
-	for (unsigned i = 0; i < PORTS_TRIED && err == -EADDRINUSE; i++)
-		err = try_port(p, dev);
+	for (unsigned i = 0; i < rounds; i++) {
+		braid_ports_begin(&walk);
+		while (err == -EADDRINUSE && braid_ports_next(&walk, &port))
+			err = try_port(p, dev, port);
+	}
 	return !err;
 }
 
@@ -152,7 +154,8 @@ static void leave(struct braid_qp *w)
 static void failed(struct braid_qp *w, int err)
 {
 	w->cm_err = err;
-	w->redial = w->dialler && err == -EADDRINUSE && w->dials < PORTS_TRIED &&
+	w->redial = w->dialler && err == -EADDRINUSE &&
+		    (braid_ports_given() ? w->walk.left : w->dials < PORTS_TRIED) &&
 		   !atomic_load(&w->gone);
 	if (!w->redial)
 		atomic_store(&w->cm, BRAID_CM_FAILED);
@@ -319,10 +322,13 @@ int braid_cm_accept(struct braid_qp *w)
 int braid_cm_connect(struct braid_qp *w)
 {
 	struct sockaddr_storage src = { 0 }, dst = w->to;
+	uint16_t port = 0;
+	int rc;
 
 	memcpy(&src, &w->dev->net.addr, sizeof(w->dev->net.addr));
-	set_port(&src, 0);
-	set_port(&dst, w->peer.cm_port);
+	if (!w->dials || !w->walk.left)
+		braid_ports_begin(&w->walk);
+	braid_ports_set((struct sockaddr *)&dst, w->peer.cm_port);
 	if (braid_rdma.create_id(w->port->cm, &w->id, w, RDMA_PS_TCP)) {
 		w->id = NULL;
 		return braid_qp_failed(w, "rdma_create_id", last_error());
@@ -332,8 +338,13 @@ int braid_cm_connect(struct braid_qp *w)
 	w->dials++;
 	w->next = w->port->setups;
 	w->port->setups = w;
-	if (braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src, (struct sockaddr *)&dst,
-				    RESOLVE_MS))
+	do {
+		braid_ports_next(&w->walk, &port);
+		braid_ports_set((struct sockaddr *)&src, port);
+		rc = braid_rdma.resolve_addr(w->id, (struct sockaddr *)&src,
+					     (struct sockaddr *)&dst, RESOLVE_MS);
+	} while (rc && errno == EADDRINUSE && w->walk.left);
+	if (rc)
 		return braid_qp_failed(w, "rdma_resolve_addr", last_error());
 	return 0;
 }

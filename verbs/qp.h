@@ -29,6 +29,7 @@
 #include "core/link/lane_io.h"
 #include "core/mem/later.h"
 #include "core/base/param.h"
+#include "core/base/ports.h"
 #include "verbs/blob.h"
 #include "verbs/port.h"
 #include "verbs/qp_mem.h"
@@ -98,6 +99,7 @@ struct braid_qp {
 	bool asked;			/* connect or accept was sent and not yet answered */
 	bool left;			/* its owner is gone: destroyed when the answer comes */
 	bool redial;			/* its TCP port was in use: try another */
+	struct braid_ports walk;	/* over the ports to dial from */
 	unsigned dials;
 	int cm_err;
 	int traffic_class;		/* NCCL's; -1: none */

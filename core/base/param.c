@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/words.h"
 
 enum {
-	COMPARE_MAX = 64,		/* letters of a name that count for likeness */
 	RANGE_MAX = 96,			/* of the text for a range, with its NUL */
 	ENV_NAME_MAX = BRAID_PARAM_VARIABLE, /* of a name, with its NUL; longer ones are cut */
 	QUOTE_MAX = 64,			/* bytes of a value quoted in a line */
@@ -146,6 +146,8 @@ static bool is_pair(const char *words, const char *text, size_t len)
 
 static bool is_word(const char *words, const char *text, size_t len)
 {
+	if (*words == '#')
+		return braid_ports_parse(text, &(uint16_t){ 0 }, &(uint16_t){ 0 });
 	if (*words == '=')
 		return is_pair(words, text, len);
 	for (; *words; words += strcspn(words, "|,"), words += *words != '\0') {
@@ -196,32 +198,6 @@ int braid_param_set(struct braid_params *p, const char *name, const char *text)
 	return -ENOENT;
 }
 
-/* Levenshtein: the fewest letters put in, taken out or changed, in the first COMPARE_MAX. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[COMPARE_MAX + 1];
-	size_t na = strnlen(a, COMPARE_MAX), nb = strnlen(b, COMPARE_MAX);
-
-	for (unsigned j = 0; j <= nb; j++)
-		row[j] = j;
-	for (unsigned i = 1; i <= na; i++) {
-		unsigned corner = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= nb; j++) {
-			unsigned best = corner + (a[i - 1] != b[j - 1]);
-
-			corner = row[j];
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			row[j] = best;
-		}
-	}
-	return row[nb];
-}
-
 int braid_param_family(const char *value)
 {
 	if (!strcmp(value, "AF_INET"))
@@ -236,7 +212,7 @@ const char *braid_param_nearest(const char *name)
 
 	for (unsigned i = 0; i < ROWS; i++) {
 		const char *row = braid_param_rows[i].name;
-		unsigned d = distance(name, row);
+		unsigned d = braid_distance(name, row);
 
 		/* Part of a name ("ifname") counts as nearly equal. */
 		if (d > 1 && strlen(name) > 2 && strstr(row, name))
@@ -271,6 +247,10 @@ static void format_allowed(const char *words, char *ret, size_t len)
 	size_t used = (size_t)snprintf(ret, len, "%s", list ? "a comma list of " : "");
 	long least, most;
 
+	if (*words == '#') {
+		snprintf(ret, len, "LOW-HIGH, two ports of 1 to 65535");
+		return;
+	}
 	if (sscanf(words, "=%ld-%ld,", &least, &most) == 2) {
 		snprintf(ret + used, len - used, "NAME=NUMBER, %ld to %ld", least, most);
 		return;
@@ -430,7 +410,7 @@ bool braid_param_hides(const char *name)
 {
 	return strncmp(name, env_prefix, sizeof(env_prefix) - 1) == 0 && !is_parameter(name) &&
 	       (strcasestr(name, "SEC") || strcasestr(name, "KEY") ||
-		distance(name, env_secret) <= 2);
+		braid_distance(name, env_secret) <= 2);
 }
 
 /* Warn about an entry, "NAME=value", whose NAME looks like ours and is not. */

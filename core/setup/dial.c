@@ -13,6 +13,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/pool.h"
+#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
@@ -37,7 +38,61 @@ enum {
 	REFUSED_MS = 500,		/* after this a refusal that may be a firewall's is final */
 };
 
-static struct braid_log_gate gate_fds;
+static struct braid_log_gate gate_fds, gate_ports;
+
+struct target {				/* of one dial */
+	const struct braid_way *way;
+	struct sockaddr_storage from, to;
+	socklen_t len;
+	bool small_segments;
+};
+
+static void set_options(int fd, struct target *t)
+{
+	char was[BRAID_CONGESTION_SIZE];
+	int one = 1, segment = BRAID_SMALL_SEGMENT;
+
+	if (braid_netdev_same_ip((struct sockaddr *)&t->to, (struct sockaddr *)&t->from))
+		braid_socket_unpaced(fd, was);
+	if (t->from.ss_family == AF_INET && !braid_ports_given())
+		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (t->small_segments)
+		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
+}
+
+/* Start to connect a socket from that port; 0: the kernel chooses.  A descriptor or -errno. */
+static int dial_from(struct target *t, uint16_t port, bool *ret_bound)
+{
+	int fd = braid_os->socket(t->to.ss_family, IPPROTO_TCP), err;
+
+	if (fd < 0)
+		return -errno;
+	set_options(fd, t);
+	*ret_bound = braid_bind_dialler(fd, t->way);
+	err = braid_ports_bind(fd, (struct sockaddr *)&t->from, t->len, port);
+	if (!err) {
+		if (!braid_os->connect(fd, (struct sockaddr *)&t->to, t->len) ||
+		    errno == EINPROGRESS)
+			return fd;
+		/*
+		 * bind() has accepted the address: it is local ports that have run out, or this
+		 * port that has a connection to the peer.
+		 */
+		err = errno == EADDRNOTAVAIL ? -EADDRINUSE : -errno;
+	}
+	braid_os->close(fd);
+	return err;
+}
+
+/* A socket that connects to its own address and port would meet itself. */
+static bool is_itself(const struct target *t, uint16_t port)
+{
+	struct sockaddr_storage from = t->from;
+
+	braid_ports_set((struct sockaddr *)&from, port);
+	return port && !memcmp(&from, &t->to, t->len);
+}
 
 /*
  * Start to connect a socket by the path's next way: a descriptor or -errno.  Small segments apply
@@ -45,35 +100,22 @@ static struct braid_log_gate gate_fds;
  */
 static int dial_socket(const struct braid_path *path, bool small_segments, bool *ret_bound)
 {
-	const struct braid_way *way = &path->ways.way[path->ways.now];
-	struct sockaddr_storage to, from = { 0 };
-	char was[BRAID_CONGESTION_SIZE];
-	socklen_t len = braid_path_sockaddr(path, &to);
-	int fd, err, one = 1, segment = BRAID_SMALL_SEGMENT;
+	struct target t = { .way = &path->ways.way[path->ways.now],
+			    .small_segments = small_segments };
+	struct braid_ports walk;
+	int fd = -EADDRINUSE;
+	uint16_t port;
 
-	if (!len)
+	t.len = braid_path_sockaddr(path, &t.to);
+	if (!t.len)
 		return -EAFNOSUPPORT;
-	fd = braid_os->socket(to.ss_family, IPPROTO_TCP);
-	if (fd < 0)
-		return -errno;
-	memcpy(&from, &way->pair.from.addr, sizeof(way->pair.from.addr));
-	if (braid_netdev_same_ip((struct sockaddr *)&to, (struct sockaddr *)&from))
-		braid_socket_unpaced(fd, was);
-	if (from.ss_family == AF_INET)
-		braid_os->setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
-	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (small_segments)
-		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
-	*ret_bound = braid_bind_dialler(fd, way);
-	err = braid_os->bind(fd, (struct sockaddr *)&from, len) ? -errno : 0;
-	if (!err) {
-		if (!braid_os->connect(fd, (struct sockaddr *)&to, len) || errno == EINPROGRESS)
-			return fd;
-		/* bind() has accepted the address: it is local ports that have run out. */
-		err = errno == EADDRNOTAVAIL ? -EADDRINUSE : -errno;
+	memcpy(&t.from, &t.way->pair.from.addr, sizeof(t.way->pair.from.addr));
+	braid_ports_begin(&walk);
+	while (fd == -EADDRINUSE && braid_ports_next(&walk, &port)) {
+		if (!is_itself(&t, port))
+			fd = dial_from(&t, port, ret_bound);
 	}
-	braid_os->close(fd);
-	return err;
+	return fd;
 }
 
 static const struct braid_conn_owner dialling;
@@ -212,6 +254,7 @@ static void dial_failed(struct braid_link *link, struct braid_conn *c, int err, 
 	bool crossed = err == -EREMOTEIO && c && c->theirs.status == BRAID_HELLO_CROSSED;
 	enum braid_dial_stage stage = braid_dial_stage(c, err);
 	bool final, proven;
+	char why[400];
 	int state = atomic_load(&link->state);
 
 	if (state == BRAID_LINK_UP || state == BRAID_LINK_DEAD)
@@ -239,6 +282,11 @@ static void dial_failed(struct braid_link *link, struct braid_conn *c, int err, 
 	if ((err == -EMFILE || err == -ENFILE) && braid_log_gate_open(&gate_fds, now))
 		braid_warn("out of file descriptors while connecting; trying on. Raise ulimit -n "
 			   "[no-descriptors]");
+	if (err == -EADDRINUSE && braid_ports_given() && braid_log_gate_open(&gate_ports, now)) {
+		braid_ports_why(why, sizeof(why));
+		braid_warn("device %s, peer %s: can't connect yet, trying on: %s",
+			   link->key.dev->net.name, link->peer, why);
+	}
 }
 
 void braid_dial_link(struct braid_link *link, uint64_t now)

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/dev.h"
 #include "core/setup/bind.h"
@@ -68,45 +69,54 @@ static void port_free(struct braid_listener *p)
 	free(p);
 }
 
-static uint16_t *number_of(union braid_netdev_addr *at)
+static uint16_t number_of(const union braid_netdev_addr *at)
 {
-	return at->sa.sa_family == AF_INET ? &at->in.sin_port : &at->in6.sin6_port;
+	return ntohs(at->sa.sa_family == AF_INET ? at->in.sin_port : at->in6.sin6_port);
 }
 
-/* Port 0: the kernel chooses.  shared: two sockets listen there, one bound to the interface. */
-static int port_listen(struct braid_listener *p, const struct braid_netdev *net, bool shared)
+/*
+ * Port 0: the kernel chooses.  shared: two sockets listen there, one bound to the interface.  With
+ * SO_REUSEPORT the kernel lets other processes of this user have a port of BRAID_PORT_RANGE, too:
+ * so the first of the two sets it only once it listens.
+ */
+static int port_listen(struct braid_listener *p, const struct braid_netdev *net, uint16_t number,
+		       bool shared)
 {
 	socklen_t len = p->at.sa.sa_family == AF_INET ? sizeof(p->at.in) : sizeof(p->at.in6);
+	bool late = braid_ports_given() && !p->bound;
 	int err, one = 1;
 
 	if (p->at.sa.sa_family == AF_INET6)
 		braid_os->setsockopt(p->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-	if (shared)
+	if (shared && !late)
 		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	err = braid_bind_listener(p->fd, net, p->bound);
 	if (err)
 		return err;
 	braid_socket_unpaced(p->fd, p->dev->congestion);
-	if (braid_os->bind(p->fd, &p->at.sa, len) || braid_os->listen(p->fd, BACKLOG) ||
-	    braid_os->getsockname(p->fd, &p->at.sa, &len))
+	err = braid_ports_bind(p->fd, &p->at.sa, len, number);
+	if (err)
+		return err;
+	if (braid_os->listen(p->fd, BACKLOG) || braid_os->getsockname(p->fd, &p->at.sa, &len))
 		return -errno;
-	p->port = ntohs(*number_of(&p->at));
+	if (shared && late)
+		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+	p->port = number_of(&p->at);
 	return 0;
 }
 
 static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t number, bool shared,
-		    bool bound, struct braid_listener **ret)
+		    bool first, bool bound, struct braid_listener **ret)
 {
 	struct braid_listener *p = calloc(1, sizeof(*p));
 	int err;
 
 	if (!p)
 		return -ENOMEM;
-	*p = (struct braid_listener){ .dev = dev, .first = !number, .bound = bound,
+	*p = (struct braid_listener){ .dev = dev, .first = first, .bound = bound,
 				  .at = at->ip.addr };
-	*number_of(&p->at) = htons(number);
 	p->fd = braid_os->socket(p->at.sa.sa_family, IPPROTO_TCP);
-	err = p->fd < 0 ? -errno : port_listen(p, at->net, shared);
+	err = p->fd < 0 ? -errno : port_listen(p, at->net, number, shared);
 	if (!err) {
 		*ret = p;
 		return 0;
@@ -118,11 +128,12 @@ static int port_new(struct braid_dev *dev, const struct braid_at *at, uint16_t n
 }
 
 /*
- * Listen at all addresses under one port number.  Returns the number of sockets.  -EADDRINUSE:
- * another socket has that number at some address.  An address that has gone is left out.
+ * Listen at all addresses under one port number; 0: the kernel chooses it.  Returns the number of
+ * sockets.  -EADDRINUSE: another socket has that number at some address.  An address that has gone
+ * is left out.
  */
-static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n, bool last,
-		     struct braid_listener *ret[PORTS_MAX])
+static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned n,
+		     uint16_t number, bool last, struct braid_listener *ret[PORTS_MAX])
 {
 	unsigned made = 0;
 	int err = 0;
@@ -130,11 +141,12 @@ static int ports_new(struct braid_dev *dev, const struct braid_at *at, unsigned 
 	for (unsigned i = 0; i < n && !err; i++) {
 		bool shared = braid_bind_listens(&at[i]);
 
-		err = port_new(dev, &at[i], made ? ret[0]->port : 0, shared, false, &ret[made]);
+		err = port_new(dev, &at[i], made ? ret[0]->port : number, shared, !made, false,
+			       &ret[made]);
 		made += !err;
 		/* If no bound socket can be had, answers leave as routes decide. */
 		if (!err && shared &&
-		    !port_new(dev, &at[i], ret[0]->port, true, true, &ret[made]))
+		    !port_new(dev, &at[i], ret[0]->port, true, false, true, &ret[made]))
 			made++;
 		if (err == -EADDRNOTAVAIL && (made || i + 1 < n))
 			err = 0;
@@ -166,15 +178,30 @@ static int ports_watch(struct braid_listener *const *p, unsigned n)
 	return 0;
 }
 
+/* Listen at the first port that is free at every address; if none is, at some addresses. */
+static int ports_find(struct braid_dev *dev, const struct braid_at *at, unsigned naddrs,
+		      struct braid_listener *p[PORTS_MAX])
+{
+	unsigned rounds = braid_ports_given() ? 2 : PORT_TRIES;
+	int n = -EADDRINUSE;
+	struct braid_ports walk;
+	uint16_t number;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		braid_ports_begin(&walk);
+		while (n == -EADDRINUSE && braid_ports_next(&walk, &number))
+			n = ports_new(dev, at, naddrs, number, i + 1 == rounds, p);
+	}
+	return n;
+}
+
 static int ports_open(struct braid_dev *dev)
 {
 	struct braid_listener *p[PORTS_MAX];
 	struct braid_at at[BRAID_HANDLE_ADDRS];
 	unsigned naddrs = braid_dev_addrs(dev, at);
-	int n = -EADDRINUSE, err;
+	int n = ports_find(dev, at, naddrs, p), err;
 
-	for (unsigned tries = 0; n == -EADDRINUSE && tries < PORT_TRIES; tries++)
-		n = ports_new(dev, at, naddrs, tries + 1 == PORT_TRIES, p);
 	if (n <= 0)
 		return n ? n : -EADDRNOTAVAIL;
 	err = ports_watch(p, (unsigned)n);
@@ -186,6 +213,7 @@ static int ports_open(struct braid_dev *dev)
 int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener **ret)
 {
 	int err = first_port(dev) ? 0 : ports_open(dev);
+	char why[400];
 
 	braid_svc_assert_locked();
 	*ret = first_port(dev);
@@ -193,6 +221,11 @@ int braid_listener_open(struct braid_dev *dev, bool quiet, struct braid_listener
 		return 0;
 	if (quiet && (err == -EMFILE || err == -ENFILE))
 		return err;
+	if (err == -EADDRINUSE && braid_ports_given()) {
+		braid_ports_why(why, sizeof(why));
+		return braid_error(err, "device %s: can't listen on %s: %s", dev->net.name,
+				   dev->addr, why);
+	}
 	return braid_error(err, "device %s: can't listen on %s: %s%s "
 			   "[cannot-listen]", dev->net.name, dev->addr,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
@@ -220,7 +253,8 @@ static struct braid_listener *port_at(const struct braid_dev *dev, const struct 
 static void port_add(const struct braid_listener *first, const struct braid_at *at, bool bound)
 {
 	struct braid_listener *p;
-	int err = port_new(first->dev, at, first->port, braid_bind_listens(at), bound, &p);
+	int err = port_new(first->dev, at, first->port, braid_bind_listens(at), false, bound,
+			   &p);
 
 	if (!err) {
 		err = ports_watch(&p, 1);

@@ -8,6 +8,7 @@
 #include "core/base/flight.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
@@ -29,7 +30,7 @@ enum {
 	WAIT_LONG_MS = 2000,		/* the longest, also between time-outs, in a long outage */
 };
 
-static struct braid_log_gate gate_local;
+static struct braid_log_gate gate_local, gate_ports;
 
 bool braid_redial_is_long(const struct braid_link *link, uint64_t now)
 {
@@ -137,6 +138,7 @@ bool braid_redial_corrupt(struct braid_lane *lane, uint64_t now)
 /* Record how a dial, or a request that the peer dial, ended.  True: ask again soon. */
 static bool note_dial(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
+	char why[400];
 	bool spent = !c || braid_path_dialled(link, c, err, now);
 
 	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
@@ -145,6 +147,11 @@ static bool note_dial(struct braid_link *link, const struct braid_conn *c, int e
 			   "again: %s; trying on%s "
 			   "[no-redial]", link->key.dev->net.name, link->peer,
 			   strerror(-err), err == -EMFILE ? ". Raise the limit: ulimit -n" : "");
+	if (err == -EADDRINUSE && braid_ports_given() && braid_log_gate_open(&gate_ports, now)) {
+		braid_ports_why(why, sizeof(why));
+		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
+			   "again, trying on: %s", link->key.dev->net.name, link->peer, why);
+	}
 	if (!err)
 		link->recover.refused_ns = 0;
 	if (is_refusal(c, err) && spent)

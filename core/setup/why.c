@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/ports.h"
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/setup/addr.h"
@@ -130,6 +131,13 @@ static void describe_forbidden(const struct ended *e, char *ret, size_t len)
 
 static void describe_ports(const struct ended *e, char *ret, size_t len)
 {
+	if (braid_ports_given()) {
+		size_t used = (size_t)snprintf(ret, len, "%s can't be dialled: ", e->addr);
+
+		if (used < len)
+			braid_ports_why(ret + used, len - used);
+		return;
+	}
 	snprintf(ret, len, "every local port towards %s is taken (%s): ss -tan shows by what; "
 		 "net.ipv4.ip_local_port_range has the range, which may be widened "
 		 "[no-local-port]", e->addr, strerror(-e->err));

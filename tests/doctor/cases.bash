@@ -188,6 +188,7 @@ bad_tcp_buffers() { put proc/sys/net/ipv4/tcp_rmem "4096 131072 6291456"; says w
 bad_tcp_options() { put proc/sys/net/ipv4/tcp_window_scaling 0; says fail "tcp_window_scaling is off" "tcp_window_scaling=1"; }
 bad_tcp_congestion() { variables BRAID_CONGESTION=bbr; says warn "asks for bbr" "modprobe tcp_bbr"; }
 bad_tcp_ports() { put proc/sys/net/ipv4/ip_local_port_range "60000 60999"; says warn "only 1000 ports" "ip_local_port_range"; }
+bad_tcp_range() { variables BRAID_PORT_RANGE=40000-40099; says note "gives other programs' connections (32768 to 60999)" "ip_local_reserved_ports=40000-40099"; }
 bad_tcp_backlog() { put proc/sys/net/core/somaxconn 128; says warn "128 connections may wait" "somaxconn=4096"; }
 bad_tcp_retransmits() { tcp 1000000 20000; says warn "2.00 % of TCP segments" "nstat"; }
 bad_tcp_softnet() { put proc/self/net/softnet_stat "0000ffff 00000fff 00000000"; says warn "dropped 4095 packets" "netdev_max_backlog=10000"; }

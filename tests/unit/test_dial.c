@@ -32,12 +32,15 @@
 #include "core/setup/redial.h"
 #include "core/setup/why.h"
 #include "tests/lib/pair.h"
+#include "tests/lib/warns.h"
 
 enum { FD0 = 100, LISTEN = 77, PEER_DEV = 3, PORT = 4711 };
 
 static struct {
 	int socket_err, bind_err, connect_err, epoll_err;
-	unsigned sockets, closed;
+	unsigned sockets, closed, binds;
+	uint16_t free_port;		/* every other port gets taken_err; 0: no port does */
+	int taken_err;
 	uint32_t events;
 	int segment;			/* TCP_MAXSEG; 0: not set */
 	bool nodelay, late_port;
@@ -95,6 +98,9 @@ static int os_bind(int fd, const struct sockaddr *sa, socklen_t len)
 	assert_int_equal(fd, FD0 + (int)w.sockets - 1);
 	assert_int_equal(len, sizeof(w.from));
 	memcpy(&w.from, sa, sizeof(w.from));
+	w.binds++;
+	if (w.free_port && ntohs(w.from.sin_port) != w.free_port)
+		return fails(w.taken_err);
 	return fails(w.bind_err);
 }
 
@@ -275,6 +281,33 @@ static void a_dial_goes_from_our_address_to_the_listens(void **state)
 	assert_int_equal(w.events, EPOLLOUT);
 	assert_string_equal(c->addr, "10.1.0.2:4711");
 	assert_int_equal(atomic_load(&link->state), BRAID_LINK_DIALING);
+}
+
+static void with_a_range_it_goes_from_a_port_that_is_free(void **state)
+{
+	(void)state;
+	strcpy(braid_param.port_range, "7001-7064");
+	w.free_port = 7050;
+	w.taken_err = EADDRINUSE;
+	assert_non_null(dial());
+	assert_int_equal(ntohs(w.from.sin_port), 7050);
+	assert_false(w.late_port);
+}
+
+static void a_range_without_a_free_port_is_named_at_once_and_tried_again(void **state)
+{
+	(void)state;
+	warns_keep();
+	strcpy(braid_param.port_range, "7001-7004");
+	w.free_port = 1;
+	w.taken_err = EACCES;			/* root's, for a user */
+	assert_null(dial());
+	assert_int_equal(w.binds, 4);
+	assert_tries_on();
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "BRAID_PORT_RANGE=7001-7004"));
+	assert_non_null(strstr(warn_text, "[port-range]"));
+	braid_log_to(NULL);
 }
 
 static void its_hello_names_the_listen_and_grants_a_window(void **state)
@@ -745,6 +778,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_dial_goes_from_our_address_to_the_listens),
+		CASE(with_a_range_it_goes_from_a_port_that_is_free),
+		CASE(a_range_without_a_free_port_is_named_at_once_and_tried_again),
 		CASE(its_hello_names_the_listen_and_grants_a_window),
 		CASE(it_may_take_as_long_as_a_handshake_or_as_its_caller_waits),
 		CASE(errors_of_this_host_are_repeated_unless_they_stay),

@@ -21,6 +21,7 @@
 
 #include "core/base/log.h"
 #include "core/base/os.h"
+#include "core/base/param.h"
 #include "core/base/units.h"
 #include "core/dev.h"
 #include "core/setup/bind.h"
@@ -44,7 +45,7 @@ static struct {
 	bool shared;			/* another interface is in the same subnet */
 
 	struct socket {
-		bool open, listens, bound, reuse, v6only;
+		bool open, listens, bound, reuse, reuse_late, v6only;
 		uint16_t port;
 		uint32_t events;	/* that are watched */
 	} fd[FDS];
@@ -166,7 +167,7 @@ static int os_setsockopt(int fd, int level, int name, const void *val, socklen_t
 {
 	(void)val, (void)len;
 	if (level == SOL_SOCKET && name == SO_REUSEPORT)
-		of(fd)->reuse = true;
+		of(fd)->reuse = true, of(fd)->reuse_late = of(fd)->listens;
 	if (level == IPPROTO_IPV6 && name == IPV6_V6ONLY)
 		of(fd)->v6only = true;
 	return 0;
@@ -252,6 +253,12 @@ static bool events(struct braid_dev *d)
 	return ++w.read == 1;
 }
 
+static int os_random(void *buf, size_t len)
+{
+	memset(buf, 0, len);
+	return 0;
+}
+
 /* --- a device ------------------------------------------------------------------------------ */
 
 static const struct braid_netdev net = { .name = "eth0" };
@@ -273,13 +280,14 @@ static int setup(void **state)
 	static const struct braid_os os = {
 		.socket = os_socket, .setsockopt = os_setsockopt, .bind = os_bind,
 		.listen = os_listen, .getsockname = os_getsockname, .accept = os_accept,
-		.close = os_close,
+		.close = os_close, .random = os_random,
 	};
 	static const struct braid_transport tr = { .event_fd = event_fd, .events = events };
 	static const struct braid_transport *const list[] = { &tr, NULL };
 
 	(void)state;
 	memset(&w, 0, sizeof(w));
+	braid_param.port_range[0] = 0;
 	w.chosen = CHOSEN;
 	w.device_fd = -1;
 	dev = (struct braid_dev){ .net.name = "eth0", .addr = "10.0.0.1" };
@@ -371,6 +379,43 @@ static void in_the_last_try_it_does_with_fewer_addresses(void **state)
 	open_it();
 	assert_true(p->port > CHOSEN);
 	assert_int_equal(open_sockets(), 1);
+}
+
+static void with_a_range_its_port_is_free_everywhere(void **state)
+{
+	(void)state;
+	strcpy(braid_param.port_range, "7001-7003");
+	add_addr("10.0.1.1");
+	w.used[0] = 7001;
+	w.used[1] = 7003;
+	open_it();
+	assert_int_equal(p->port, 7002);
+	assert_int_equal(open_sockets(), 2);
+}
+
+static void a_range_that_is_in_use_is_named_in_one_line(void **state)
+{
+	(void)state;
+	strcpy(braid_param.port_range, "7001-7002");
+	w.used[0] = 7001;
+	w.used[1] = 7002;
+	assert_int_equal(braid_listener_open(&dev, false, &p), -EADDRINUSE);
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "device eth0: can't listen"));
+	assert_non_null(strstr(warn_text, "BRAID_PORT_RANGE=7001-7002"));
+	assert_non_null(strstr(warn_text, "[port-range]"));
+}
+
+/* Else the kernel gives the port to another process of this user, too. */
+static void in_a_range_the_port_is_shared_only_once_it_listens(void **state)
+{
+	(void)state;
+	strcpy(braid_param.port_range, "7001-7003");
+	w.shared = true;
+	open_it();
+	assert_int_equal(open_sockets(), 2);
+	assert_true(w.fd[0].reuse_late);
+	assert_true(w.fd[1].reuse && !w.fd[1].reuse_late);
 }
 
 static void an_address_that_has_gone_is_left_out(void **state)
@@ -551,6 +596,9 @@ int main(void)
 		CASE(all_addresses_have_the_same_port),
 		CASE(another_port_is_tried_if_one_is_not_free_everywhere),
 		CASE(in_the_last_try_it_does_with_fewer_addresses),
+		CASE(with_a_range_its_port_is_free_everywhere),
+		CASE(a_range_that_is_in_use_is_named_in_one_line),
+		CASE(in_a_range_the_port_is_shared_only_once_it_listens),
 		CASE(an_address_that_has_gone_is_left_out),
 		CASE(a_device_whose_addresses_have_all_gone_can_not_listen),
 		CASE(in_a_shared_subnet_a_second_socket_is_bound_to_the_interface),

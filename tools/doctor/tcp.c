@@ -2,11 +2,14 @@
 /* tcp.c - the kernel's TCP: buffers, options, ports, and its counters. */
 #include "config.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/doctor/doctor.h"
+
+enum { PORTS_FEW = 32 };		/* of a range, for all processes of a host */
 
 #define MIB (1LL << 20)
 
@@ -106,6 +109,40 @@ static void ports(struct doctor *d)
 	}
 }
 
+/* Of BRAID_PORT_RANGE.  Other programs' connections take ports that the kernel may choose. */
+static void range(struct doctor *d)
+{
+	const char *name, *text = env_param(d, "port_range", &name);
+	char kept[NAME_LEN] = "", local[NAME_LEN] = "";
+	int first = 0, last = 0;
+	int low, high;
+	char more;
+
+	if (!text) {
+		doctor_ok(d, "BRAID_PORT_RANGE is not set: the kernel chooses ports");
+		return;
+	}
+	sys_line(d, kept, sizeof(kept), "/proc/sys/net/ipv4/ip_local_reserved_ports");
+	sys_line(d, local, sizeof(local), "/proc/sys/net/ipv4/ip_local_port_range");
+	sscanf(local, "%d %d", &first, &last);
+	if (sscanf(text, "%d-%d%c", &low, &high, &more) != 2 || low < 1 || high < low ||
+	    high > UINT16_MAX) {
+		doctor_find(d, LEVEL_FAIL, "%s is '%s', but must be LOW-HIGH, two ports", name,
+			    text);
+	} else if (high - low + 1 < PORTS_FEW) {
+		doctor_find(d, LEVEL_WARN, "%s=%s has only %d ports: each process listens on one "
+			    "for each device, and each lane to a peer has another", name, text,
+			    high - low + 1);
+	} else if (low <= last && high >= first && !strstr(kept, text)) {
+		doctor_find(d, LEVEL_NOTE, "%s=%s has ports that the kernel gives other programs' "
+			    "connections (%d to %d)", name, text, first, last);
+		doctor_mend(d, "sudo sysctl -w net.ipv4.ip_local_reserved_ports=%s%s%s", kept,
+			    *kept ? "," : "", text);
+	} else {
+		doctor_ok(d, "%s=%s has %d ports", name, text, high - low + 1);
+	}
+}
+
 static void backlog(struct doctor *d)
 {
 	long long most, lost = 0;
@@ -202,6 +239,9 @@ const struct check doctor_tcp[] = {
 	{ "tcp-ports", "Ports for connections",
 	  "All-to-all takes many; when there are none left connect fails with \"cannot assign "
 	  "requested address\"", ports },
+	{ "tcp-range", "Ports that BRAID_PORT_RANGE names",
+	  "Other programs may take them, and a process that gets none can't listen or connect",
+	  range },
 	{ "tcp-backlog", "Connections that may wait",
 	  "All ranks connect at once as a job starts; who is dropped tries again a second later",
 	  backlog },

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ports.c - see ports.h. */
+#include "core/base/ports.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include "core/base/os.h"
+#include "core/base/param.h"
+#include "core/base/words.h"
+
+/* States of a socket in /proc/net/tcp. */
+enum { TIME_WAIT = 0x06, LISTENING = 0x0a };
+
+/* --- the range ----------------------------------------------------------------------------- */
+
+static bool range(uint16_t *low, uint16_t *high)
+{
+	const char *text = braid_param.port_range;
+
+	return braid_ports_parse(text, low, high);
+}
+
+bool braid_ports_given(void)
+{
+	return *braid_param.port_range;
+}
+
+/* --- one port after the other -------------------------------------------------------------- */
+
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+	while (b) {
+		uint32_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+void braid_ports_begin(struct braid_ports *p)
+{
+	uint32_t r[2] = { 0 };
+	uint16_t low, high;
+
+	*p = (struct braid_ports){ .n = 1, .left = 1, .step = 1 };
+	if (!range(&low, &high))
+		return;
+	braid_os->random(r, sizeof(r));		/* a failure costs only some collisions */
+	p->first = low;
+	p->n = p->left = (uint32_t)high - low + 1u;
+	p->at = r[0] % p->n;
+	p->step = r[1] % p->n + 1;
+	while (common_divisor(p->step, p->n) != 1)
+		p->step = p->step % p->n + 1;
+}
+
+bool braid_ports_next(struct braid_ports *p, uint16_t *ret)
+{
+	if (!p->left)
+		return false;
+	p->left--;
+	*ret = (uint16_t)(p->first + p->at);
+	p->at = (p->at + p->step) % p->n;
+	return true;
+}
+
+void braid_ports_set(struct sockaddr *sa, uint16_t port)
+{
+	if (sa->sa_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+	else
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+int braid_ports_bind(int fd, struct sockaddr *sa, socklen_t len, uint16_t port)
+{
+	int one = 1;
+
+	braid_ports_set(sa, port);
+	if (port && braid_ports_given())
+		braid_os->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (!braid_os->bind(fd, sa, len))
+		return 0;
+	return port && errno == EACCES ? -EADDRINUSE : -errno;
+}
+
+/* --- no port is left ----------------------------------------------------------------------- */
+
+struct holders {
+	unsigned listening, closing, connected;	/* sockets whose port is of the range */
+	unsigned uid;			/* of the first that listens */
+};
+
+/* Add up the sockets of this network namespace, from one of the kernel's tables. */
+static void count_holders(const char *path, unsigned low, unsigned high, struct holders *h)
+{
+	FILE *f = fopen(path, "re");
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		unsigned port, state, uid;
+
+		/* 0: ADDRESS:PORT ADDRESS:PORT STATE QUEUES TIMER RETRANSMITS UID */
+		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u", &port, &state,
+			   &uid) != 3 || port < low || port > high)
+			continue;
+		if (state == LISTENING && !h->listening++)
+			h->uid = uid;
+		h->closing += state == TIME_WAIT;
+		h->connected += state != LISTENING && state != TIME_WAIT;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* The least port that every user may have. */
+static unsigned first_free_for_all(void)
+{
+	FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+	unsigned start = 0;
+
+	if (f && fscanf(f, "%u", &start) != 1)
+		start = 0;
+	if (f)
+		fclose(f);
+	return start;
+}
+
+void braid_ports_why(char *ret, size_t len)
+{
+	char name[BRAID_PARAM_VARIABLE], root[64] = "", user[40] = "";
+	struct holders h = { 0 };
+	uint16_t low = 0, high = 0;
+	unsigned start = first_free_for_all();
+
+	range(&low, &high);
+	count_holders("/proc/self/net/tcp", low, high, &h);
+	count_holders("/proc/self/net/tcp6", low, high, &h);
+	if (low < start)
+		snprintf(root, sizeof(root), "; below %u only root may", start);
+	if (h.listening)
+		snprintf(user, sizeof(user), " (user %u)", h.uid);
+	snprintf(ret, len, "no port of %s=%s is left: %u listen%s, %u connected, %u in "
+		 "TIME-WAIT%s. Widen it, or end what ss -tanp shows [port-range]",
+		 braid_param_variable("port_range", name), braid_param.port_range, h.listening,
+		 user, h.connected, h.closing, root);
+}

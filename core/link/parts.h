@@ -178,7 +178,8 @@ struct braid_link_share {		/* core/setup/share.c: how much CPU the peer gets */
 	struct braid_share {
 		uint64_t at_ns;		/* noted here; 0: never */
 		uint32_t used_ms, queued_ms;
-	} last, before;			/* before: some seconds older */
+	} last, before, base;		/* before: some seconds older; base: before a silence */
+	unsigned answers;		/* announcements since that was over */
 	uint64_t silent_ms;		/* it was, and has announced nothing since; 0: it was not */
 	uint64_t heard_ns;
 	_Atomic int used_percent, queued_percent;	/* from `before` to `last` */

@@ -61,15 +61,25 @@ void braid_share_tick(uint64_t asleep_ns, uint64_t now)
 			   "suspended", (unsigned long long)seconds(asleep_ns));
 }
 
-/* What was the silence that is over?  `s` is announced after it, share.last before it. */
-static void say_what_it_was(struct braid_link *link, const struct braid_share *s)
+/*
+ * What was the silence that is over?  The peer may have written its first announcement before the
+ * silence, and sent it now.  So only a second one, or none for a while, shows that it did not run.
+ */
+static void judge(struct braid_link *link, uint64_t now)
 {
-	uint64_t ms = link->share.silent_ms;
-	uint32_t used = s->used_ms - link->share.last.used_ms;
-	uint32_t queued = s->queued_ms - link->share.last.queued_ms;
+	struct braid_link_share *all = &link->share;
+	uint64_t ms = all->silent_ms;
+	uint32_t used = all->last.used_ms - all->base.used_ms;
+	uint32_t queued = all->last.queued_ms - all->base.queued_ms;
+	bool starved = queued >= ms / 2, ran = used >= ms / 2;
+	bool over = braid_since(all->heard_ns, now) >= ANSWER_MS * MS;
 
-	link->share.silent_ms = 0;
-	if (queued >= ms / 2)
+	if (!over && (!all->answers || (!starved && !ran && all->answers < 2)))
+		return;
+	all->silent_ms = 0;
+	if (!all->answers)
+		return;
+	if (starved)
 		braid_warn("device %s, peer %s: heard again after %llu ms: it was not stopped, but "
 			   "starved: its service thread waited for a CPU for %u ms, and its "
 			   "process used %u ms. Give it more: see its cgroup's cpu.max, its "
@@ -80,7 +90,7 @@ static void say_what_it_was(struct braid_link *link, const struct braid_share *s
 		braid_info("device %s, peer %s: heard again after %llu ms: its process used %u ms "
 			   "of CPU meanwhile and its service thread waited for one for %u ms: %s",
 			   link->key.dev->net.name, link->peer, (unsigned long long)ms, used,
-			   queued, used >= ms / 2 ?
+			   queued, ran ?
 			   "it ran, so the path was down, or the kernel held that thread up" :
 			   "it was stopped (SIGSTOP, a debugger, a frozen cgroup), or the path was "
 			   "down");
@@ -110,16 +120,16 @@ void braid_share_note(struct braid_link *link, uint64_t now)
 {
 	struct braid_share s = { .at_ns = now };
 	uint32_t told = braid_link_peer_cpu(link, &s.used_ms, &s.queued_ms);
+	bool in_time = braid_since(link->share.heard_ns, now) < ANSWER_MS * MS;
 
 	braid_svc_assert_locked();
-	if (link->share.silent_ms && braid_since(link->share.heard_ns, now) >= ANSWER_MS * MS)
-		link->share.silent_ms = 0;
-	if (told == link->share.told)
-		return;
-	if (link->share.silent_ms && link->share.last.at_ns)
-		say_what_it_was(link, &s);
-	link->share.told = told;
-	keep(&link->share, &s);
+	if (told != link->share.told && (in_time || !link->share.silent_ms)) {
+		link->share.told = told;
+		link->share.answers += link->share.base.at_ns != 0;
+		keep(&link->share, &s);
+	}
+	if (link->share.silent_ms)
+		judge(link, now);
 }
 
 void braid_share_heard(struct braid_link *link, uint64_t silent_ms, uint64_t now)
@@ -127,6 +137,8 @@ void braid_share_heard(struct braid_link *link, uint64_t silent_ms, uint64_t now
 	braid_svc_assert_locked();
 	link->share.silent_ms = silent_ms;
 	link->share.heard_ns = now;
+	link->share.base = link->share.last;
+	link->share.answers = 0;
 }
 
 const char *braid_share_text(const struct braid_link *link, char ret[BRAID_SHARE_TEXT])

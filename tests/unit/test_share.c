@@ -146,8 +146,33 @@ static void a_silent_peer_whose_thread_did_not_wait_was_stopped(void **state)
 	told(0, 1000, 100);
 	silent_for(4000);
 	told(10, 1300, 120);
+	assert_string_equal(line, "");		/* that may be from before the silence */
+	told(500, 1310, 130);
 	assert_false(warned);
 	assert_non_null(strstr(line, "it was stopped (SIGSTOP, a debugger, a frozen cgroup), or the path"));
+}
+
+static void what_was_written_before_the_silence_decides_nothing(void **state)
+{
+	(void)state;
+	told(0, 1000, 100);
+	silent_for(4000);
+	told(10, 1002, 100);
+	told(10, 1300, 3900);
+	assert_true(warned);
+	assert_non_null(strstr(line, "waited for a CPU for 3800 ms, and its process used 300 ms"));
+}
+
+static void a_peer_that_announces_once_is_judged_after_a_while(void **state)
+{
+	(void)state;
+	told(0, 1000, 100);
+	silent_for(4000);
+	told(10, 1300, 120);
+	braid_share_note(link_, now += 2900 * MS);
+	assert_string_equal(line, "");
+	braid_share_note(link_, now += 200 * MS);
+	assert_non_null(strstr(line, "it was stopped (SIGSTOP"));
 }
 
 static void a_silent_peer_that_used_its_cpu_was_not_stopped(void **state)
@@ -223,6 +248,8 @@ int main(void)
 		CASE(a_thread_that_waited_for_a_cpu_says_so),
 		CASE(a_silent_peer_whose_thread_waited_was_starved),
 		CASE(a_silent_peer_whose_thread_did_not_wait_was_stopped),
+		CASE(what_was_written_before_the_silence_decides_nothing),
+		CASE(a_peer_that_announces_once_is_judged_after_a_while),
 		CASE(a_silent_peer_that_used_its_cpu_was_not_stopped),
 		CASE(counters_that_wrap_are_no_matter),
 		CASE(an_older_peer_announces_nothing_and_is_not_judged),

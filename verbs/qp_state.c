@@ -37,21 +37,34 @@ uint8_t braid_qp_class(int traffic_class)
 	return (uint8_t)(traffic_class >= 0 ? traffic_class : braid_param.ib_tc);
 }
 
+/*
+ * A flow label from which NICs make a UDP source port (0xc000 | low 14 bits ^ high 6 bits): random,
+ * but for the last bits of the port, by which lanes of a link differ.
+ */
+static uint32_t flow_label(const struct braid_qp *w, const uint8_t gid[16])
+{
+	uint32_t flow = 0, bits = braid_ports_bits(w->setup.lane);
+
+	braid_os->random(&flow, sizeof(flow));
+	for (unsigned i = 0; i < 16; i++)
+		bits ^= gid[i];	/* not the same for all links */
+	bits ^= flow ^ flow >> 14;
+	return (flow ^ (bits & 15)) & 0xfffff;
+}
+
 static struct ibv_ah_attr address(const struct braid_qp *w, const struct braid_qp_blob *peer,
 				  int traffic_class)
 {
 	struct ibv_ah_attr a = {
 		.port_num = w->port->num, .sl = (uint8_t)braid_param.ib_sl, .dlid = w->dlid,
 	};
-	uint32_t flow = 0;
 
 	if (w->gid == BRAID_GID_NONE || !peer->ngids)
 		return a;
-	braid_os->random(&flow, sizeof(flow));	/* queue pairs may take different paths */
 	a.is_global = 1;
 	memcpy(a.grh.dgid.raw, peer->gid[w->peer_gid].raw, 16);
 	a.grh.sgid_index = (uint8_t)w->gid;
-	a.grh.flow_label = flow & 0xfffff;
+	a.grh.flow_label = flow_label(w, a.grh.dgid.raw);
 	a.grh.hop_limit = HOPS;
 	a.grh.traffic_class = braid_qp_class(traffic_class);
 	return a;

@@ -10,6 +10,19 @@
 #include "core/base/param.h"
 #include "core/base/words.h"
 
+#ifndef IPV6_AUTOFLOWLABEL
+#define IPV6_AUTOFLOWLABEL 70
+#endif
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE 51
+#endif
+
+/*
+ * The kernel's local ports by default: a multiple of 16, from one on.  If an administrator chose
+ * others, the kernel takes no notice of a wish outside them.
+ */
+enum { FIRST_LOCAL = 32768, LAST_LOCAL = 60991 };
+
 /* States of a socket in /proc/net/tcp. */
 enum { TIME_WAIT = 0x06, LISTENING = 0x0a };
 
@@ -65,6 +78,37 @@ bool braid_ports_next(struct braid_ports *p, uint16_t *ret)
 	*ret = (uint16_t)(p->first + p->at);
 	p->at = (p->at + p->step) % p->n;
 	return true;
+}
+
+unsigned braid_ports_bits(unsigned lane)
+{
+	/* Of two in a row all bits differ; of four, all pairs of neighbouring bits; and so on. */
+	static const uint8_t bits[16] = { 0, 15, 5, 10, 3, 12, 6, 9, 1, 14, 4, 11, 2, 13, 7, 8 };
+
+	return bits[lane % 16];
+}
+
+uint16_t braid_ports_wish(uint16_t base, unsigned lane)
+{
+	uint16_t low = FIRST_LOCAL, high = LAST_LOCAL, wish;
+
+	range(&low, &high);
+	wish = (uint16_t)(base ^ braid_ports_bits(lane));
+	return (uint16_t)(low + wish % ((unsigned)high - low + 1u));
+}
+
+bool braid_ports_ask(int fd, uint16_t port)
+{
+	uint32_t only = (uint32_t)port << 16 | port;
+
+	return !braid_os->setsockopt(fd, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &only, sizeof(only));
+}
+
+void braid_ports_label(int fd)
+{
+	int one = 1;
+
+	braid_os->setsockopt(fd, IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, &one, sizeof(one));
 }
 
 void braid_ports_set(struct sockaddr *sa, uint16_t port)

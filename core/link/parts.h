@@ -130,6 +130,7 @@ struct braid_link_dial {		/* core/setup/dial.c */
 	uint8_t *token;			/* until the link is up or dead (core/base/secret.h) */
 	struct braid_conn *conn;	/* the dial in progress */
 	uint64_t at_ns, until_ns, refused_until_ns;
+	uint16_t base;			/* of its lanes' ports: core/base/ports.h */
 	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
 	bool alone;			/* no link that the peer dials takes its place */
 	int err;			/* how the last dial ended */

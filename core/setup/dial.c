@@ -52,6 +52,8 @@ static void set_options(int fd, struct target *t)
 	char was[BRAID_CONGESTION_SIZE];
 	int one = 1, segment = BRAID_SMALL_SEGMENT;
 
+	if (t->from.ss_family == AF_INET6)
+		braid_ports_label(fd);
 	if (braid_netdev_same_ip((struct sockaddr *)&t->to, (struct sockaddr *)&t->from))
 		braid_socket_unpaced(fd, was);
 	if (t->from.ss_family == AF_INET && !braid_ports_given())
@@ -61,16 +63,22 @@ static void set_options(int fd, struct target *t)
 		braid_os->setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
 }
 
-/* Start to connect a socket from that port; 0: the kernel chooses.  A descriptor or -errno. */
-static int dial_from(struct target *t, uint16_t port, bool *ret_bound)
+/*
+ * Start to connect a socket from that port; 0: the kernel chooses.  A descriptor or -errno.  wish:
+ * the kernel is to choose that one.
+ */
+static int dial_from(struct target *t, uint16_t port, uint16_t wish, bool *ret_bound)
 {
-	int fd = braid_os->socket(t->to.ss_family, IPPROTO_TCP), err;
+	int fd = braid_os->socket(t->to.ss_family, IPPROTO_TCP), err = 0;
 
 	if (fd < 0)
 		return -errno;
 	set_options(fd, t);
 	*ret_bound = braid_bind_dialler(fd, t->way);
-	err = braid_ports_bind(fd, (struct sockaddr *)&t->from, t->len, port);
+	if (wish && !braid_ports_ask(fd, wish))
+		err = -EADDRINUSE;
+	if (!err)
+		err = braid_ports_bind(fd, (struct sockaddr *)&t->from, t->len, port);
 	if (!err) {
 		if (!braid_os->connect(fd, (struct sockaddr *)&t->to, t->len) ||
 		    errno == EINPROGRESS)
@@ -98,24 +106,44 @@ static bool is_itself(const struct target *t, uint16_t port)
  * Start to connect a socket by the path's next way: a descriptor or -errno.  Small segments apply
  * in both directions, since our SYN carries their size.
  */
-static int dial_socket(const struct braid_path *path, bool small_segments, bool *ret_bound)
+static int dial_socket(const struct braid_path *path, bool small_segments, uint16_t wish,
+		       bool *ret_bound)
 {
 	struct target t = { .way = &path->ways.way[path->ways.now],
 			    .small_segments = small_segments };
 	struct braid_ports walk;
-	int fd = -EADDRINUSE;
 	uint16_t port;
+	int fd;
 
 	t.len = braid_path_sockaddr(path, &t.to);
 	if (!t.len)
 		return -EAFNOSUPPORT;
 	memcpy(&t.from, &t.way->pair.from.addr, sizeof(t.way->pair.from.addr));
+	if (is_itself(&t, wish))
+		fd = -EADDRINUSE;
+	else if (braid_ports_given())
+		fd = dial_from(&t, wish, 0, ret_bound);
+	else
+		fd = dial_from(&t, 0, wish, ret_bound);
 	braid_ports_begin(&walk);
 	while (fd == -EADDRINUSE && braid_ports_next(&walk, &port)) {
 		if (!is_itself(&t, port))
-			fd = dial_from(&t, port, ret_bound);
+			fd = dial_from(&t, port, 0, ret_bound);
 	}
 	return fd;
+}
+
+/* A first dial is one of the link's ports; another dial is to find another path. */
+static uint16_t wish(struct braid_link *link, const struct braid_lane *lane)
+{
+	unsigned index = lane ? lane->index : link->nlanes;
+	uint16_t base = link->dial.base;
+
+	if (!base || lane)
+		braid_os->random(&base, sizeof(base));
+	if (!lane)
+		link->dial.base = base;
+	return braid_ports_wish(base, index);
 }
 
 static const struct braid_conn_owner dialling;
@@ -164,7 +192,8 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 
 	if (!c)
 		return -ENOMEM;
-	fd = dial_socket(&link->setup.path[path], lane && braid_redial_again(lane, now), &bound);
+	fd = dial_socket(&link->setup.path[path], lane && braid_redial_again(lane, now),
+			 wish(link, lane), &bound);
 	if (fd == -EADDRNOTAVAIL || fd == -ENODEV)
 		braid_moved_perhaps(now);
 	if (fd < 0) {

@@ -86,8 +86,10 @@ static int port_listen(struct braid_listener *p, const struct braid_netdev *net,
 	bool late = braid_ports_given() && !p->bound;
 	int err, one = 1;
 
-	if (p->at.sa.sa_family == AF_INET6)
+	if (p->at.sa.sa_family == AF_INET6) {
 		braid_os->setsockopt(p->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+		braid_ports_label(p->fd);
+	}
 	if (shared && !late)
 		braid_os->setsockopt(p->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 	err = braid_bind_listener(p->fd, net, p->bound);

@@ -294,6 +294,20 @@ static void with_a_range_it_goes_from_a_port_that_is_free(void **state)
 	assert_false(w.late_port);
 }
 
+/* Within a host the peer may listen at the port that we would rather have. */
+static void it_goes_from_a_port_of_the_range_whatever_the_peers_is(void **state)
+{
+	(void)state;
+	strcpy(braid_param.port_range, "4711-4712");
+	link->dial.target.addr4[3] = 1;		/* our own address */
+	assert_int_equal(PORT, 4711);
+	for (unsigned i = 0; i < 16; i++) {
+		link->dial.base = (uint16_t)(i + 1);
+		over(dial(), -ECONNREFUSED);
+		assert_int_equal(ntohs(w.from.sin_port), 4712);
+	}
+}
+
 static void a_range_without_a_free_port_is_named_at_once_and_tried_again(void **state)
 {
 	(void)state;
@@ -302,7 +316,7 @@ static void a_range_without_a_free_port_is_named_at_once_and_tried_again(void **
 	w.free_port = 1;
 	w.taken_err = EACCES;			/* root's, for a user */
 	assert_null(dial());
-	assert_int_equal(w.binds, 4);
+	assert_int_equal(w.binds, 1 + 4);	/* the one that it would rather have, and all */
 	assert_tries_on();
 	assert_int_equal(warn_count, 1);
 	assert_non_null(strstr(warn_text, "BRAID_PORT_RANGE=7001-7004"));
@@ -779,6 +793,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(a_dial_goes_from_our_address_to_the_listens),
 		CASE(with_a_range_it_goes_from_a_port_that_is_free),
+		CASE(it_goes_from_a_port_of_the_range_whatever_the_peers_is),
 		CASE(a_range_without_a_free_port_is_named_at_once_and_tried_again),
 		CASE(its_hello_names_the_listen_and_grants_a_window),
 		CASE(it_may_take_as_long_as_a_handshake_or_as_its_caller_waits),

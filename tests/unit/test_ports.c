@@ -93,6 +93,35 @@ static void many_processes_that_start_together_seldom_try_the_same_port(void **s
 	assert_true(collisions < PROCESSES * TURNS);
 }
 
+/* Hashes that keep some of the last bits: each path gets as many lanes as any other. */
+static void lanes_of_a_link_spread_evenly_over_paths(void **state)
+{
+	(void)state;
+	for (unsigned base = 1; base < 65536; base += 257) {
+		for (unsigned paths = 2; paths <= 16; paths *= 2) {
+			for (unsigned shift = 0; (paths << shift) <= 16; shift++) {
+				unsigned n[16] = { 0 };
+
+				for (unsigned lane = 0; lane < paths; lane++)
+					n[braid_ports_wish((uint16_t)base, lane) >> shift &
+					  (paths - 1)]++;
+				for (unsigned i = 0; i < paths; i++)
+					assert_int_equal(n[i], 1);
+			}
+		}
+	}
+}
+
+static void a_wished_port_is_of_the_range(void **state)
+{
+	(void)state;
+	for (unsigned base = 0; base < 65536; base += 7)
+		assert_in_range(braid_ports_wish((uint16_t)base, base % 16), 32768, 60999);
+	use("20000-20099");
+	for (unsigned base = 0; base < 65536; base += 7)
+		assert_in_range(braid_ports_wish((uint16_t)base, base % 16), 20000, 20099);
+}
+
 static int bound(uint16_t port, bool listens)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -168,6 +197,8 @@ int main(void)
 		cmocka_unit_test_teardown(each_port_is_visited_once, teardown),
 		cmocka_unit_test_teardown(
 			many_processes_that_start_together_seldom_try_the_same_port, teardown),
+		cmocka_unit_test_teardown(lanes_of_a_link_spread_evenly_over_paths, teardown),
+		cmocka_unit_test_teardown(a_wished_port_is_of_the_range, teardown),
 		cmocka_unit_test_teardown(a_port_that_listens_is_in_use_and_the_line_says_so,
 					  teardown),
 		cmocka_unit_test_teardown(

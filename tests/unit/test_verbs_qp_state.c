@@ -88,6 +88,39 @@ static void retransmissions_have_an_end(void **state)
 	braid_param.ib_retry = saved;
 }
 
+static int (*modify)(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask);
+static unsigned ports_seen;		/* bit n: a UDP port with n as its last four bits */
+
+/* NICs make the UDP source port of the flow label, as rdma_flow_label_to_udp_sport() does. */
+static int note_port(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
+{
+	uint32_t flow = a->ah_attr.grh.flow_label;
+
+	if (mask & IBV_QP_AV)
+		ports_seen |= 1u << (((flow & 0x3fff) ^ flow >> 14) & 15);
+	return modify(qp, a, mask);
+}
+
+static void lanes_over_roce_have_udp_ports_that_differ_in_their_last_bits(void **state)
+{
+	(void)state;
+	modify = braid_ibv.modify_qp;
+	braid_ibv.modify_qp = note_port;
+	for (unsigned lane = 0; lane < 16; lane++) {
+		struct braid_qp *w = made("roce0:1");
+		struct braid_qp_blob b = itself(w);
+
+		w->setup.lane = lane;
+		assert_int_equal(braid_qp_gids(w, w->dev, NULL, &b), 0);
+		w->gid = 0;
+		assert_int_equal(braid_qp_to_init(w, IBV_ACCESS_REMOTE_WRITE), 0);
+		assert_int_equal(braid_qp_to_ready(w, &b, -1), 0);
+		braid_qp_end(w);
+	}
+	braid_ibv.modify_qp = modify;
+	assert_int_equal(ports_seen, 0xffff);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -95,6 +128,7 @@ int main(void)
 		cmocka_unit_test(the_call_that_failed_is_named),
 		cmocka_unit_test(an_address_that_can_not_be_reached_fails_at_once),
 		cmocka_unit_test(the_traffic_class_is_the_users_or_nccls),
+		cmocka_unit_test(lanes_over_roce_have_udp_ports_that_differ_in_their_last_bits),
 		cmocka_unit_test(retransmissions_have_an_end),
 	};
 

@@ -268,8 +268,8 @@ void braid_tx_advance(struct braid_lane *lane, size_t n)
 		if (n < f->inl + f->ext_len)
 			break;
 		n -= f->inl + f->ext_len;
-		/* Copied, so replay needs only the ring; but a slot is in use until it is acked. */
-		if (f->owner && !f->ext_len && f->owner->imm != BRAID_XFER_BY_SLOT) {
+		if (f->owner && !f->ext_len && !f->owner->until_acked) {
+			/* Copied: replay needs only the ring. */
 			braid_xfer_part_done(f->owner);
 			f->owner = NULL;
 		}

@@ -41,6 +41,7 @@ struct braid_xfer {
 	uint32_t seq;			/* its number in the comm */
 	uint32_t parts;			/* frames not done; +1 while something is left to cut */
 	bool same_tag;			/* as the comm's message before it */
+	bool until_acked;		/* copied frames, too, are done once acknowledged */
 	enum braid_xfer_imm imm;
 	uint8_t slot, slot_turn;	/* BY_SLOT */
 	atomic_bool *done;		/* set when no part is left */

@@ -187,7 +187,9 @@ static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 		op->h.id = ch->next_get++;
 	if (bulk && to->to.nkeys)
 		braid_rma_slot_take(ch, op);
-	op->x.parts += bulk;		/* its slot is free once the target has seen it, too */
+	/* Chunks may overtake it.  Once all is done the target may close, or the slot be reused. */
+	op->x.until_acked = bulk;
+	op->x.parts += bulk;
 	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0,
 		   op->h.what & BRAID_RMA_GET ? NULL : &op->x);
 	if (op->h.what & BRAID_RMA_ORDERED) {

@@ -7,24 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first bytes of a file; "": it can't be read. */
-static void read_text(const char *path, char *ret, size_t len)
-{
-	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(ret, 1, len - 1, f) : 0;
-
-	if (f)
-		fclose(f);
-	ret[n] = '\0';
-}
+#include "topo/sys.h"
 
 static void read_times(const char *path, struct braid_thread *ret)
 {
 	unsigned long long ran, queued;
 	char text[96];
 
-	read_text(path, text, sizeof(text));
-	if (sscanf(text, "%llu %llu", &ran, &queued) != 2)
+	if (braid_sys_read(path, text, sizeof(text)) < 0 ||
+	    sscanf(text, "%llu %llu", &ran, &queued) != 2)
 		return;
 	ret->ran_ms = ran / 1000000;
 	ret->queued_ms = queued / 1000000;
@@ -44,7 +35,8 @@ static bool look_at(uint32_t pid, const char *tid, const char *name, struct brai
 	char path[64], text[512], wanted[32], *p;
 
 	snprintf(path, sizeof(path), "/proc/%u/task/%.16s/stat", pid, tid);
-	read_text(path, text, sizeof(text));
+	if (braid_sys_read(path, text, sizeof(text)) < 0)
+		return false;
 	snprintf(wanted, sizeof(wanted), "(%s)", name);
 	p = strrchr(text, ')');
 	if (!p || !strstr(text, wanted) || p[1] != ' ')

@@ -9,6 +9,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/words.h"
+#include "topo/sys.h"
 
 #ifndef IPV6_AUTOFLOWLABEL
 #define IPV6_AUTOFLOWLABEL 70
@@ -160,31 +161,19 @@ static void count_holders(const char *path, unsigned low, unsigned high, struct 
 		fclose(f);
 }
 
-/* The least port that every user may have. */
-static unsigned first_free_for_all(void)
-{
-	FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
-	unsigned start = 0;
-
-	if (f && fscanf(f, "%u", &start) != 1)
-		start = 0;
-	if (f)
-		fclose(f);
-	return start;
-}
-
 void braid_ports_why(char *ret, size_t len)
 {
 	char name[BRAID_PARAM_VARIABLE], root[64] = "", user[40] = "";
 	struct holders h = { 0 };
 	uint16_t low = 0, high = 0;
-	unsigned start = first_free_for_all();
+	long start = 0;			/* the least port that every user may have */
 
+	braid_sys_number("/proc/sys/net/ipv4/ip_unprivileged_port_start", 0, UINT16_MAX, &start);
 	range(&low, &high);
 	count_holders("/proc/self/net/tcp", low, high, &h);
 	count_holders("/proc/self/net/tcp6", low, high, &h);
 	if (low < start)
-		snprintf(root, sizeof(root), "; below %u only root may", start);
+		snprintf(root, sizeof(root), "; below %ld only root may", start);
 	if (h.listening)
 		snprintf(user, sizeof(user), " (user %u)", h.uid);
 	snprintf(ret, len, "no port of %s=%s is left: %u listen%s, %u connected, %u in "

@@ -214,11 +214,7 @@ static void add_found(const struct braid_netdev *found, int n)
 		dev->nmembers = 1;
 		dev->member[0] = dev;
 		dev->rail = dev->plane = -1;
-		inet_ntop(found[i].addr.sa.sa_family,
-			  found[i].addr.sa.sa_family == AF_INET
-				  ? (const void *)&found[i].addr.in.sin_addr
-				  : (const void *)&found[i].addr.in6.sin6_addr,
-			  dev->addr, sizeof(dev->addr));
+		braid_ip_text(&dev->net.addr, dev->addr, sizeof(dev->addr));
 	}
 }
 

@@ -104,9 +104,8 @@ static int bind_some(struct sockaddr *at, socklen_t len, int fd, bool listens)
 
 static int dial_step(struct smc_dial *d)
 {
-	ssize_t n;
-
 	int err = bind_some((struct sockaddr *)&d->from, d->len, d->fd, false);
+	ssize_t n;
 
 	if (err)
 		return err;
@@ -154,19 +153,11 @@ static void set_options(int fd)
 		set_int(fd, SOL_SOCKET, SO_RCVBUF, braid_param.rcvbuf);
 }
 
-static void set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-	if (sa->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
-	else
-		((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
 static socklen_t own_address(const struct braid_dev *dev, struct sockaddr_storage *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret, &dev->net.addr, sizeof(dev->net.addr));
-	set_port(ret, 0);
+	braid_ports_set((struct sockaddr *)ret, 0);
 	return ret->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) :
 					    sizeof(struct sockaddr_in);
 }
@@ -194,7 +185,7 @@ int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 		return -ENOMEM;
 	d->len = own_address(s->dev, &d->from);
 	memcpy(&d->to, s->to, d->len);
-	set_port(&d->to, port);
+	braid_ports_set((struct sockaddr *)&d->to, port);
 	memcpy(d->nonce, s->has_ticket ? s->ticket : theirs + 2, BRAID_SMC_NONCE);
 	d->fd = port && d->to.ss_family == d->from.ss_family ? braid_smc_socket(d->to.ss_family) :
 								-EBADMSG;

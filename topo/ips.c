@@ -267,6 +267,23 @@ bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b)
 	return !memcmp(&x.in6.sin6_addr, &y.in6.sin6_addr, sizeof(x.in6.sin6_addr));
 }
 
+const char *braid_ip_text(const union braid_netdev_addr *a, char *ret, size_t len)
+{
+	if (!inet_ntop(a->sa.sa_family,
+		       a->sa.sa_family == AF_INET ? (const void *)&a->in.sin_addr :
+						    (const void *)&a->in6.sin6_addr,
+		       ret, (socklen_t)len))
+		snprintf(ret, len, "?");
+	return ret;
+}
+
+void braid_ip_give_scope(union braid_netdev_addr *a, unsigned ifindex)
+{
+	if (a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr) &&
+	    !a->in6.sin6_scope_id)
+		a->in6.sin6_scope_id = ifindex;
+}
+
 static void insert(struct braid_ips *ips, int rank, const struct braid_netdev_ip *ip)
 {
 	unsigned at = 0;

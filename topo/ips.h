@@ -51,6 +51,11 @@ int braid_ips_choose(const char *subnets);
 /* Are these the same IP address?  Ports do not count. */
 bool braid_netdev_same_ip(const struct sockaddr *a, const struct sockaddr *b);
 
+/* The address as text, without a port; returns `ret`. */
+const char *braid_ip_text(const union braid_netdev_addr *a, char *ret, size_t len);
+/* A link-local address of IPv6 needs its interface: name it, unless it is named. */
+void braid_ip_give_scope(union braid_netdev_addr *a, unsigned ifindex);
+
 /* Is `sa` in the subnet of `ip`? */
 bool braid_ip_near(const struct braid_netdev_ip *ip, const struct sockaddr *sa);
 

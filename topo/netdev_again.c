@@ -47,12 +47,6 @@ static void collect(const struct ifaddrs *list, const char *interface, int famil
 	braid_ips_done(ips);
 }
 
-static void give_scope(union braid_netdev_addr *a, unsigned ifindex)
-{
-	if (a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr))
-		a->in6.sin6_scope_id = ifindex;
-}
-
 static unsigned vrf_of(unsigned ifindex)
 {
 	struct braid_links *links = braid_links_load();
@@ -73,7 +67,7 @@ bool braid_netdev_again(struct braid_netdev *net, int family, const struct ifadd
 	if (!ips.n)
 		return false;
 	for (unsigned i = 0; i < ips.n; i++)
-		give_scope(&ips.ip[i].addr, ifindex);
+		braid_ip_give_scope(&ips.ip[i].addr, ifindex);
 	same = ips.n == n && ifindex == net->ifindex;
 	for (unsigned i = 0; same && i < n; i++)
 		same = ips.ip[i].prefix == was[i].prefix &&

@@ -204,13 +204,6 @@ bool braid_netdev_sysfs_is_ours(const struct braid_search *s, const struct braid
 	return ifindex == 0 || (unsigned)ifindex == c->ifindex;
 }
 
-static void give_scope(union braid_netdev_addr *a, unsigned ifindex)
-{
-	if (a->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr) &&
-	    !a->in6.sin6_scope_id)
-		a->in6.sin6_scope_id = ifindex;
-}
-
 void braid_netdev_describe(const struct braid_search *s, const struct braid_cand *c,
 			   struct braid_netdev *ret)
 {
@@ -226,9 +219,9 @@ void braid_netdev_describe(const struct braid_search *s, const struct braid_cand
 	memcpy(dev.name, c->name, sizeof(c->name));
 	memcpy(dev.interface, c->name, sizeof(c->name));
 	memcpy(dev.more, &c->ips.ip[1], dev.nmore * sizeof(dev.more[0]));
-	give_scope(&dev.addr, dev.ifindex);
+	braid_ip_give_scope(&dev.addr, dev.ifindex);
 	for (unsigned i = 0; i < dev.nmore; i++)
-		give_scope(&dev.more[i].addr, dev.ifindex);
+		braid_ip_give_scope(&dev.more[i].addr, dev.ifindex);
 	if (braid_netdev_sysfs_is_ours(s, c)) {
 		dev.speed_mbps = speed(s, c->name, DEPTH_MAX);
 		if (!find_pci(s, c->name, DEPTH_MAX, &dev)) {

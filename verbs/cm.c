@@ -92,7 +92,7 @@ static bool try_dev(struct braid_ibport *p, const struct braid_dev *dev)
 	int err = -EADDRINUSE;
 	uint16_t port;
 
-	for (unsigned i = 0; i < rounds; i++) {
+	for (unsigned i = 0; i < rounds && err == -EADDRINUSE; i++) {
 		braid_ports_begin(&walk);
 		while (err == -EADDRINUSE && braid_ports_next(&walk, &port))
 			err = try_port(p, dev, port);

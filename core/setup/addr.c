@@ -82,19 +82,23 @@ void braid_addr_text(const struct sockaddr_storage *sa, char *text, size_t len)
 	}
 }
 
+const struct ifaddrs *braid_addr_in(const struct ifaddrs *list, const struct sockaddr *sa)
+{
+	while (list && !(list->ifa_addr && braid_netdev_same_ip(list->ifa_addr, sa)))
+		list = list->ifa_next;
+	return list;
+}
+
 bool braid_addr_is_own(const struct sockaddr *sa, char name[IF_NAMESIZE])
 {
-	struct ifaddrs *all, *i;
-	bool own = false;
+	const struct ifaddrs *own;
+	struct ifaddrs *all;
 
 	if (getifaddrs(&all))
 		return false;
-	for (i = all; i && !own; i = i->ifa_next) {
-		own = i->ifa_addr && i->ifa_addr->sa_family == sa->sa_family &&
-		      braid_netdev_same_ip(i->ifa_addr, sa);
-		if (own)
-			snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
-	}
+	own = braid_addr_in(all, sa);
+	if (own)
+		snprintf(name, IF_NAMESIZE, "%s", own->ifa_name);
 	freeifaddrs(all);
 	return own;
 }

@@ -189,7 +189,7 @@ static int ports_find(struct braid_dev *dev, const struct braid_at *at, unsigned
 	struct braid_ports walk;
 	uint16_t number;
 
-	for (unsigned i = 0; i < rounds; i++) {
+	for (unsigned i = 0; i < rounds && n == -EADDRINUSE; i++) {
 		braid_ports_begin(&walk);
 		while (n == -EADDRINUSE && braid_ports_next(&walk, &number))
 			n = ports_new(dev, at, naddrs, number, i + 1 == rounds, p);

@@ -2,7 +2,6 @@
 /* moved.c - see moved.h. */
 #include "core/setup/moved.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
+#include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/dev.h"
 #include "core/link/link.h"
@@ -86,26 +86,17 @@ void braid_moved_perhaps(uint64_t now)
 
 /* --- our own addresses --------------------------------------------------------------------- */
 
-static void say(const struct braid_dev *dev, const char *was)
-{
-	braid_info("device %s: its address was %s and is now %s (interface %s, index %u)",
-		   dev->net.name, was, dev->addr, dev->net.interface, dev->net.ifindex);
-}
-
 static bool take_over(struct braid_dev *dev, const struct ifaddrs *list)
 {
 	int family = braid_param_family(braid_param.socket_family);
-	const union braid_netdev_addr *a = &dev->net.addr;
 	char was[sizeof(dev->addr)];
 
 	if (!*dev->net.interface || !braid_netdev_again(&dev->net, family, list))
 		return false;
 	memcpy(was, dev->addr, sizeof(was));
-	inet_ntop(a->sa.sa_family,
-		  a->sa.sa_family == AF_INET ? (const void *)&a->in.sin_addr :
-					       (const void *)&a->in6.sin6_addr,
-		  dev->addr, sizeof(dev->addr));
-	say(dev, was);
+	braid_ip_text(&dev->net.addr, dev->addr, sizeof(dev->addr));
+	braid_info("device %s: its address was %s and is now %s (interface %s, index %u)",
+		   dev->net.name, was, dev->addr, dev->net.interface, dev->net.ifindex);
 	return true;
 }
 
@@ -171,22 +162,13 @@ static void find_moved(struct devs *d, const struct ifaddrs *list)
 
 /* --- the links that use them --------------------------------------------------------------- */
 
-static bool host_has(const struct ifaddrs *list, const struct sockaddr *sa)
-{
-	for (; list; list = list->ifa_next) {
-		if (list->ifa_addr && braid_netdev_same_ip(list->ifa_addr, sa))
-			return true;
-	}
-	return false;
-}
-
 /* Has this host no more the address that the socket has? */
 static bool has_gone(int fd, const struct ifaddrs *list)
 {
 	union braid_netdev_addr at;
 	socklen_t len = sizeof(at);
 
-	return !braid_os->getsockname(fd, &at.sa, &len) && !host_has(list, &at.sa);
+	return !braid_os->getsockname(fd, &at.sa, &len) && !braid_addr_in(list, &at.sa);
 }
 
 /* Lose the lanes whose own address is no more: nothing can come to them.  True: some were. */
@@ -237,13 +219,10 @@ static const union braid_netdev_addr *same_for_peer(const struct braid_path *p,
 {
 	const struct braid_pair *last = &p->ways.way[p->ways.now].pair;
 
-	if (!p->ways.n || last->kind != BRAID_PAIR_OWN || host_has(list, &last->to.sa))
+	if (!p->ways.n || last->kind != BRAID_PAIR_OWN || braid_addr_in(list, &last->to.sa))
 		return NULL;
 	*ret = p->dev->net.addr;
-	if (ret->sa.sa_family == AF_INET)
-		ret->in.sin_port = htons(p->to.port);
-	else
-		ret->in6.sin6_port = htons(p->to.port);
+	braid_ports_set(&ret->sa, p->to.port);
 	return ret;
 }
 

@@ -226,15 +226,6 @@ void braid_way_worked(struct braid_ways *w, unsigned i)
 	w->way[i].err = 0;
 }
 
-static void text_of(const union braid_netdev_addr *a, char ret[INET6_ADDRSTRLEN])
-{
-	if (!inet_ntop(a->sa.sa_family,
-		       a->sa.sa_family == AF_INET ? (const void *)&a->in.sin_addr :
-						    (const void *)&a->in6.sin6_addr,
-		       ret, INET6_ADDRSTRLEN))
-		snprintf(ret, INET6_ADDRSTRLEN, "?");
-}
-
 void braid_ways_text(const struct braid_ways *w, char *ret, size_t len)
 {
 	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
@@ -244,8 +235,8 @@ void braid_ways_text(const struct braid_ways *w, char *ret, size_t len)
 	for (unsigned i = 0; i < w->n && used < len; i++) {
 		const struct braid_way *way = &w->way[i];
 
-		text_of(&way->pair.from.addr, from);
-		text_of(&way->pair.to, to);
+		braid_ip_text(&way->pair.from.addr, from, sizeof(from));
+		braid_ip_text(&way->pair.to, to, sizeof(to));
 		used += (size_t)snprintf(ret + used, len - used, "%s%s of %s to %s, %s%s%s",
 					 i ? "; " : "", from, way->pair.net->name, to,
 					 braid_pair_text(way->pair.kind), way->err ? ": " : "",

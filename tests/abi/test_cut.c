@@ -131,16 +131,12 @@ static void one_refusal(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	struct peer path = peer_start(t, cutter), friend = peer_start(t, sender);
-	struct braid_handle via;
 	struct stage s;
 	void *recv = NULL;
 	uint8_t order = END;
 
 	stage_up(t, &s);
-	via = s.to;
-	take(path.fd, &via.port, sizeof(via.port));
-	give(path.fd, &s.to.port, sizeof(s.to.port));
-	braid_handle_pack(&via, handle);
+	relay_through(&path, &s.to, handle);
 	give(friend.fd, handle, sizeof(handle));
 	WAIT_FOR(accept_step(s.net, s.listen, &recv));
 	for (uint8_t i = 0; i < FORGERIES; i++) {

@@ -190,7 +190,6 @@ static void slow_lane(struct abi *t)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	struct peer path, friend;
-	struct braid_handle via;
 	struct buf b[DEPTH];
 	struct stage s;
 	void *recv = NULL;
@@ -204,10 +203,7 @@ static void slow_lane(struct abi *t)
 	path = peer_start(t, relay);
 	friend = peer_start(t, sender);
 	stage_up(t, &s);
-	via = s.to;
-	take(path.fd, &via.port, sizeof(via.port));
-	give(path.fd, &s.to.port, sizeof(s.to.port));
-	braid_handle_pack(&via, handle);
+	relay_through(&path, &s.to, handle);
 	give(friend.fd, handle, sizeof(handle));
 	WAIT_FOR(accept_step(s.net, s.listen, &recv));
 	bufs_new(s.net, recv, b);

@@ -155,13 +155,21 @@ case_of "an interface is removed and made anew, dialled end, another address" 1 
 
 # -- during an outage ---------------------------------------------------------------------------------
 
+# With the interface down, for so many seconds before the command and after it.
+while_down()				# NAMESPACE INTERFACE SECONDS COMMAND...
+{
+	down_in=$1 down_dev=$2 down_s=$3
+	shift 3
+	ip -n "$down_in" link set "$down_dev" down
+	sleep "$down_s"
+	"$@"
+	sleep "$down_s"
+	ip -n "$down_in" link set "$down_dev" up
+}
+
 outage()				# COMMAND...
 {
-	ip -n "$a" link set w1 down
-	sleep 2
-	"$@"
-	sleep 2
-	ip -n "$a" link set w1 up
+	while_down "$a" w1 2 "$@"
 }
 case_of "during an outage the end that dials gets another address" 11 2 outage readdress a 11
 case_of "during an outage the end that was dialled gets another address" 1 12 outage readdress b 12
@@ -180,11 +188,7 @@ case_of "the end that was dialled has no address for 3 s, then another" 1 12 no_
 # Without its own wire perf does not begin the next size, so Braid's comms are idle.
 idle()					# COMMAND...
 {
-	ip -n "$b" link set w0 down
-	sleep 1
-	"$@"
-	sleep 1
-	ip -n "$b" link set w0 up
+	while_down "$b" w0 1 "$@"
 }
 pattern="--pattern oneway --sizes 64k,32k,16k,8k,4k,2k --seconds 0.6"
 case_of "while idle the end that dials gets another address" 11 2 idle readdress a 11

@@ -21,13 +21,10 @@
 #include "core/watch/metrics.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
-#include "tests/lib/pair.h"
-#include "tests/lib/req.h"
+#include "tests/lib/comms.h"
 
 enum { SMALL = 8, LARGE = 256 << 10 };
 
-static struct null_pair pair;
-static struct braid_comm *cs, *cr;
 static struct braid_view view;
 static char from[LARGE], to[LARGE];
 
@@ -36,8 +33,7 @@ static int up(void **state)
 	const struct null_config config = { .lanes = 2, .window = 512 << 10, .held = true };
 
 	(void)state;
-	null_pair_init(&pair, &config);
-	null_comms(&pair, 0, &cs, &cr);
+	start(&config);
 	braid_clock_set();
 	braid_list_init(&braid_svc.links);
 	braid_svc_lock();
@@ -66,30 +62,18 @@ static const struct braid_view *seen(unsigned end)
 
 static struct braid_req *send_one(size_t size)
 {
-	struct braid_req *req;
+	struct braid_req *req = isend(cs, from, size, 7);
 
-	assert_int_equal(braid_comm_isend(cs, from, size, 7, NULL, &req), 0);
 	assert_non_null(req);
 	return req;
 }
 
 static struct braid_req *recv_one(size_t size)
 {
-	struct braid_req *req;
-	void *data = to;
-	int tag = 7;
+	struct braid_req *req = irecv(cr, to, size, 7);
 
-	assert_int_equal(braid_comm_irecv(cr, 1, &data, &size, &tag, NULL, &req), 0);
 	assert_non_null(req);
 	return req;
-}
-
-static void finish(struct braid_req *req)
-{
-	bool done;
-
-	assert_int_equal(req_test(req, &done, NULL), 0);
-	assert_true(done);
 }
 
 static void sent(size_t size)
@@ -97,8 +81,8 @@ static void sent(size_t size)
 	struct braid_req *r = recv_one(size), *s = send_one(size);
 
 	null_settle(&pair);
-	finish(s);
-	finish(r);
+	assert_true(done(s));
+	assert_true(done(r));
 }
 
 static void one_small_send_in_31_is_timed(void **state)
@@ -142,8 +126,8 @@ static void a_large_send_is_timed_until_the_peer_has_acknowledged_it(void **stat
 	null_now_ns += 2 * MS;
 	assert_int_equal(seen(0)->took[1].count, 0);
 	null_settle(&pair);
-	finish(s);
-	finish(r);
+	assert_true(done(s));
+	assert_true(done(r));
 	assert_int_equal(seen(0)->took[1].count, 1);
 	assert_int_equal(view.took[1].max_ns, 42 * MS);
 	assert_int_equal(view.took[1].sum_ns, 42 * MS);
@@ -178,8 +162,8 @@ static void a_slow_lane_is_slower_than_its_sister(void **state)
 		drain(0);
 		null_now_ns += 20 * MS;	/* so much slower that it still gets a chunk */
 		null_settle(&pair);
-		finish(s);
-		finish(r);
+		assert_true(done(s));
+		assert_true(done(r));
 	}
 	assert_true(seen(0)->lane[0].acks.count >= 5 && view.lane[1].acks.count >= 5);
 	assert_in_range(braid_hist_percentile(&view.lane[0].acks, 50), 10 * MS, 13 * MS);
@@ -200,8 +184,8 @@ static void a_frame_that_is_sent_again_is_not_timed(void **state)
 	for (unsigned lane = 0; lane < 2; lane++)
 		null_lose(&pair, lane);
 	null_settle(&pair);
-	finish(s);
-	finish(r);
+	assert_true(done(s));
+	assert_true(done(r));
 	seen(0);
 	assert_int_equal(view.lane[0].acks.max_ns + view.lane[1].acks.max_ns, 0);
 	assert_int_equal(view.took[1].max_ns, SEC);	/* but the message took as long */

@@ -19,13 +19,10 @@
 #include "core/setup/links.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
-#include "tests/lib/pair.h"
-#include "tests/lib/req.h"
+#include "tests/lib/comms.h"
 
 enum { LARGE = 100000, WRITERS = 4 };
 
-static struct null_pair pair;
-static struct braid_comm *cs, *cr;
 static struct braid_view view;
 static char from[LARGE], to[LARGE];
 
@@ -34,8 +31,7 @@ static int up(void **state)
 	const struct null_config config = { .lanes = 2, .window = 512 << 10, .held = true };
 
 	(void)state;
-	null_pair_init(&pair, &config);
-	null_comms(&pair, 0, &cs, &cr);
+	start(&config);
 	braid_clock_set();
 	return 0;
 }
@@ -57,33 +53,21 @@ static const struct braid_view *seen(unsigned end)
 
 static struct braid_req *send_one(size_t size)
 {
-	struct braid_req *req;
+	struct braid_req *req = isend(cs, from, size, 7);
 
-	assert_int_equal(braid_comm_isend(cs, from, size, 7, NULL, &req), 0);
 	assert_non_null(req);
 	return req;
 }
 
 static struct braid_req *recv_one(size_t size)
 {
-	struct braid_req *req;
-	void *data = to;
-	int tag = 7;
+	struct braid_req *req = irecv(cr, to, size, 7);
 
-	assert_int_equal(braid_comm_irecv(cr, 1, &data, &size, &tag, NULL, &req), 0);
 	assert_non_null(req);
 	return req;
 }
 
-static bool done(struct braid_req *req)
-{
-	bool ret;
-
-	assert_int_equal(req_test(req, &ret, NULL), 0);
-	return ret;
-}
-
-static void one_message(unsigned end, enum braid_view_state state, uint64_t bytes_done)
+static void one_is_seen(unsigned end, enum braid_view_state state, uint64_t bytes_done)
 {
 	const struct braid_view *v = seen(end);
 
@@ -126,17 +110,17 @@ static void large_send(void **state)
 
 	(void)state;
 	null_settle(&pair);
-	one_message(0, BRAID_VIEW_NOT_POSTED, 0);
+	one_is_seen(0, BRAID_VIEW_NOT_POSTED, 0);
 	assert_int_equal(seen(1)->nmsgs, 0);
 	r = recv_one(LARGE);
-	one_message(1, BRAID_VIEW_ANNOUNCED, 0);
+	one_is_seen(1, BRAID_VIEW_ANNOUNCED, 0);
 	until_on_its_way();
 	assert_int_equal(seen(0)->nmsgs, 1);
 	assert_in_range(view.msg[0].state, BRAID_VIEW_SENDING, BRAID_VIEW_NOT_ACKED);
 	assert_int_equal(view.msg[0].done, 0);
 	null_settle(&pair);
-	one_message(0, BRAID_VIEW_DONE, LARGE);
-	one_message(1, BRAID_VIEW_DONE, LARGE);
+	one_is_seen(0, BRAID_VIEW_DONE, LARGE);
+	one_is_seen(1, BRAID_VIEW_DONE, LARGE);
 	assert_true(done(s) && done(r));
 	assert_int_equal(seen(0)->nmsgs, 0);
 	assert_int_equal(view.open[1].messages, 1);
@@ -168,7 +152,7 @@ static void receive_waits(void **state)
 
 	(void)state;
 	null_settle(&pair);
-	one_message(1, BRAID_VIEW_NOT_SENT, 0);
+	one_is_seen(1, BRAID_VIEW_NOT_SENT, 0);
 	assert_false(done(r));
 }
 

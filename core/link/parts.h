@@ -61,7 +61,7 @@ struct braid_link_rx {
 	atomic_uint copies;		/* all copies from and to GPU memory in progress */
 	atomic_bool peer_gone;		/* F_CLOSE received */
 	/* The last ALIVE with BRAID_ALIVE_CPU, and how many have come. */
-	_Atomic uint32_t peer_used_ms, peer_queued_ms, peer_told;
+	_Atomic uint32_t peer_used_ms, peer_queued_ms, peer_announced;
 	struct {			/* half received when its lane was lost; it is sent again */
 		enum braid_rx_kind kind;	/* NONE: there is none */
 		struct braid_hdr hdr;
@@ -175,7 +175,7 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 };
 
 struct braid_link_share {		/* core/setup/share.c: how much CPU the peer gets */
-	uint32_t told;			/* how often it has announced that */
+	uint32_t announced;		/* how often it has announced that */
 	struct braid_share {
 		uint64_t at_ns;		/* noted here; 0: never */
 		uint32_t used_ms, queued_ms;

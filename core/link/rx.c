@@ -91,7 +91,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 			return 0;
 		link->rx.peer_used_ms = h->seq;
 		link->rx.peer_queued_ms = h->rseq;
-		link->rx.peer_told++;
+		link->rx.peer_announced++;
 		return 0;
 	default:
 		braid_event(BRAID_EVENT_PEER_CLOSED, link->number, BRAID_FLIGHT_NONE, 0, 0);

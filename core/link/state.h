@@ -193,7 +193,7 @@ static inline uint32_t braid_link_peer_cpu(const struct braid_link *link, uint32
 {
 	*ret_used_ms = link->rx.peer_used_ms;
 	*ret_queued_ms = link->rx.peer_queued_ms;
-	return link->rx.peer_told;
+	return link->rx.peer_announced;
 }
 
 /* The count of copies from and to GPU memory in progress. */

@@ -25,7 +25,7 @@ enum {
 
 static struct braid_log_gate gate;
 
-/* What the peer of a handshake has not done yet. */
+/* Write which step of its handshake the peer has not taken yet. */
 static void missing(const struct braid_conn *c, char *ret, size_t len)
 {
 	const char *tr = c->tr ? c->tr->name : "tcp";

@@ -119,12 +119,12 @@ static void keep(struct braid_link_share *all, const struct braid_share *s)
 void braid_share_note(struct braid_link *link, uint64_t now)
 {
 	struct braid_share s = { .at_ns = now };
-	uint32_t told = braid_link_peer_cpu(link, &s.used_ms, &s.queued_ms);
+	uint32_t n = braid_link_peer_cpu(link, &s.used_ms, &s.queued_ms);
 	bool in_time = braid_since(link->share.heard_ns, now) < ANSWER_MS * MS;
 
 	braid_svc_assert_locked();
-	if (told != link->share.told && (in_time || !link->share.silent_ms)) {
-		link->share.told = told;
+	if (n != link->share.announced && (in_time || !link->share.silent_ms)) {
+		link->share.announced = n;
 		link->share.answers += link->share.base.at_ns != 0;
 		keep(&link->share, &s);
 	}

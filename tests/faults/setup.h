@@ -43,7 +43,7 @@ static inline bool of_process(enum what what)
 	return what >= KILLED;
 }
 
-/* What the ends are told to do; each includes those before it. */
+/* How far the ends are to go; each order includes those before it. */
 enum order { TO_WAIT, TO_CONNECT, TO_TALK, TO_CLOSE, TO_RENEW };
 /* How far an end has come. */
 enum phase { IS_BORN, IS_READY, IS_CONNECTING, IS_OPEN, IS_DONE, IS_CLOSED, IS_ENDED };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* setup_case.c - one case of the matrix: two ends, a fault, and what each end owes (setup.h). */
+/* setup_case.c - one case of the matrix: two ends, a fault, and the checks of each end (setup.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ const char *const what_names[WHATS] = {
 };
 const char *const role_names[ROLES] = { "dialler", "accepter" };
 
-/* What the ends are set to, and the deadlines that follow: docs/user/reliability.md has the table. */
+/* The ends' parameters, and the deadlines that follow from them: see docs/user/reliability.md. */
 enum { CONNECT_S = 3, HANDSHAKE_S = 1, PEER_S = 8, STALL_S = 2, SILENT_S = 3, CLOSE_S = 1, FINALIZE_S = 6 };
 enum { LATE_MS = 300, TOO_LATE_MS = 1500, PAUSE_MS = 2000, HOGS = 6, START_S = 60 };
 
@@ -206,7 +206,7 @@ static void heal(struct scene *s)
 		prlimit(pid, RLIMIT_NOFILE, &s->files, NULL);
 }
 
-/* -- what an end owes ------------------------------------------------------------------------- */
+/* -- the checks of an end ---------------------------------------------------------------------- */
 
 /* Seconds until the call ends, or until a line says what it waits for. */
 static double bound(int entry)

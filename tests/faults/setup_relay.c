@@ -17,7 +17,7 @@
 
 enum { BY_DIALLER, BY_ACCEPTER, WAYS, PIPES = 256, ROOM = 65536, KIND_AT = 12 };
 
-struct way_ {				/* the bytes that one end sends */
+struct stream {				/* the bytes that one end sends */
 	unsigned char buf[ROOM];
 	size_t have, gone;		/* read; and of these passed on */
 	size_t whole;			/* may be passed on: up to the end of a message */
@@ -31,7 +31,7 @@ struct pipe {
 	int fd[WAYS];			/* the dialler's socket, and one to the listener; -1: none */
 	bool is_link;			/* a new link's, by its hello */
 	uint64_t dial_at;		/* the listener is dialled then; 0: it was */
-	struct way_ way[WAYS];
+	struct stream way[WAYS];
 };
 
 /* -- which message ---------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static bool is_due(struct relay *r, const struct pipe *p, enum step step)
 /* A whole message of that size lies at the head of way `by`; false: it is not to be passed on. */
 static bool pass(struct relay *r, struct pipe *p, unsigned by, const struct message *m, size_t size)
 {
-	struct way_ *w = &p->way[by];
+	struct stream *w = &p->way[by];
 
 	if (!is_due(r, p, m->step))
 		return true;
@@ -188,7 +188,7 @@ static void take_connection(struct relay *r)
 /* Reads what comes, up to the room that there is; false: that end is over. */
 static void read_way(struct pipe *p, unsigned by)
 {
-	struct way_ *w = &p->way[by];
+	struct stream *w = &p->way[by];
 	ssize_t n;
 
 	if (w->gone == w->have)
@@ -207,7 +207,7 @@ static void read_way(struct pipe *p, unsigned by)
 /* Finds out how far whole messages reach, and what becomes of them. */
 static void weigh(struct relay *r, struct pipe *p, unsigned by)
 {
-	struct way_ *w = &p->way[by];
+	struct stream *w = &p->way[by];
 
 	while (!w->lost && p->fd[by] >= 0 && w->whole <= w->gone && w->gone < w->have) {
 		const struct message *m = message_at(r, by, w->passed);
@@ -228,7 +228,7 @@ static void weigh(struct relay *r, struct pipe *p, unsigned by)
 
 static void write_way(struct pipe *p, unsigned by)
 {
-	struct way_ *w = &p->way[by];
+	struct stream *w = &p->way[by];
 	int to = p->fd[!by];
 	ssize_t n = 0;
 

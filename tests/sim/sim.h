@@ -202,7 +202,7 @@ void *sim_proc_main(void *proc);
 void sim_comms_killed(unsigned proc);
 /* Comms between two places may fail from now on. */
 void sim_comms_doom(unsigned a, unsigned b);
-/* Its addresses have changed.  True: some comm may fail, for its handle names one before. */
+/* The process's addresses have changed.  True: a comm whose handle names an old one may fail. */
 bool sim_comms_moved(unsigned proc);
 /* Has some comm a reason to fail? */
 bool sim_comms_doomed(void);

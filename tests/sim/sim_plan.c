@@ -264,7 +264,7 @@ static void fault_flip(void)
 /* One of the next allocations of a process fails. */
 static void fault_memory(void)
 {
-	if (moves)			/* a link that ends so is told to nobody at the old address */
+	if (moves)			/* nobody at the old address learns that such a link has ended */
 		return;
 	gives_up = true;
 	sim.proc[any_place()].short_in = (unsigned)sim_between(&sim.plan, 1, 64);

@@ -54,7 +54,7 @@ static struct {
 	int new_lane;			/* its index; -1: none */
 	unsigned bound, wanted, announced, offers, freed;
 	bool no_memory;
-	unsigned came;			/* peers, of which the listen was told */
+	unsigned came;			/* peers that were reported to the listen */
 	int came_err;
 	uint32_t came_link;
 } w;

@@ -65,12 +65,12 @@ static int teardown(void **state)
 }
 
 /* The peer announces that; some time has passed. */
-static void told(unsigned after_ms, uint32_t used_ms, uint32_t queued_ms)
+static void announced(unsigned after_ms, uint32_t used_ms, uint32_t queued_ms)
 {
 	now += after_ms * MS;
 	link_->rx.peer_used_ms = used_ms;
 	link_->rx.peer_queued_ms = queued_ms;
-	link_->rx.peer_told++;
+	link_->rx.peer_announced++;
 	braid_share_note(link_, now);
 }
 
@@ -130,9 +130,9 @@ static void silent_for(uint64_t ms)
 static void a_silent_peer_whose_thread_waited_was_starved(void **state)
 {
 	(void)state;
-	told(0, 1000, 100);
+	announced(0, 1000, 100);
 	silent_for(4000);
-	told(10, 1300, 3900);
+	announced(10, 1300, 3900);
 	assert_true(warned);
 	assert_non_null(strstr(line, "node7 (pid 42): heard again after 4000 ms: it was not stopped, but "
 				     "starved"));
@@ -143,11 +143,11 @@ static void a_silent_peer_whose_thread_waited_was_starved(void **state)
 static void a_silent_peer_whose_thread_did_not_wait_was_stopped(void **state)
 {
 	(void)state;
-	told(0, 1000, 100);
+	announced(0, 1000, 100);
 	silent_for(4000);
-	told(10, 1300, 120);
+	announced(10, 1300, 120);
 	assert_string_equal(line, "");		/* that may be from before the silence */
-	told(500, 1310, 130);
+	announced(500, 1310, 130);
 	assert_false(warned);
 	assert_non_null(strstr(line, "it was stopped (SIGSTOP, a debugger, a frozen cgroup), or the path"));
 }
@@ -155,10 +155,10 @@ static void a_silent_peer_whose_thread_did_not_wait_was_stopped(void **state)
 static void what_was_written_before_the_silence_decides_nothing(void **state)
 {
 	(void)state;
-	told(0, 1000, 100);
+	announced(0, 1000, 100);
 	silent_for(4000);
-	told(10, 1002, 100);
-	told(10, 1300, 3900);
+	announced(10, 1002, 100);
+	announced(10, 1300, 3900);
 	assert_true(warned);
 	assert_non_null(strstr(line, "waited for a CPU for 3800 ms, and its process used 300 ms"));
 }
@@ -166,9 +166,9 @@ static void what_was_written_before_the_silence_decides_nothing(void **state)
 static void a_peer_that_announces_once_is_judged_after_a_while(void **state)
 {
 	(void)state;
-	told(0, 1000, 100);
+	announced(0, 1000, 100);
 	silent_for(4000);
-	told(10, 1300, 120);
+	announced(10, 1300, 120);
 	braid_share_note(link_, now += 2900 * MS);
 	assert_string_equal(line, "");
 	braid_share_note(link_, now += 200 * MS);
@@ -178,9 +178,9 @@ static void a_peer_that_announces_once_is_judged_after_a_while(void **state)
 static void a_silent_peer_that_used_its_cpu_was_not_stopped(void **state)
 {
 	(void)state;
-	told(0, 1000, 100);
+	announced(0, 1000, 100);
 	silent_for(4000);
-	told(10, 4900, 120);
+	announced(10, 4900, 120);
 	assert_false(warned);
 	assert_non_null(strstr(line, "it ran, so the path was down"));
 	assert_null(strstr(line, "was stopped"));
@@ -189,9 +189,9 @@ static void a_silent_peer_that_used_its_cpu_was_not_stopped(void **state)
 static void counters_that_wrap_are_no_matter(void **state)
 {
 	(void)state;
-	told(0, UINT32_MAX - 9, UINT32_MAX - 9);
+	announced(0, UINT32_MAX - 9, UINT32_MAX - 9);
 	silent_for(4000);
-	told(10, 90, 3890);
+	announced(10, 90, 3890);
 	assert_non_null(strstr(line, "waited for a CPU for 3900 ms, and its process used 100 ms"));
 }
 
@@ -201,16 +201,16 @@ static void an_older_peer_announces_nothing_and_is_not_judged(void **state)
 	silent_for(4000);
 	braid_share_note(link_, now += 10 * MS);
 	assert_string_equal(line, "");
-	told(10, 5, 5);			/* there is nothing to compare it with */
+	announced(10, 5, 5);			/* there is nothing to compare it with */
 	assert_string_equal(line, "");
 }
 
 static void an_answer_that_comes_late_is_no_answer(void **state)
 {
 	(void)state;
-	told(0, 1000, 100);
+	announced(0, 1000, 100);
 	silent_for(4000);
-	told(3000, 9000, 9000);
+	announced(3000, 9000, 9000);
 	assert_string_equal(line, "");
 }
 
@@ -224,16 +224,16 @@ static void the_share_of_the_last_seconds_is_shown(void **state)
 	assert_int_equal(cpu, -1);
 	assert_int_equal(wait, -1);
 	assert_string_equal(braid_share_text(link_, text), "");
-	told(0, 1000, 100);
-	told(1000, 1900, 120);
+	announced(0, 1000, 100);
+	announced(1000, 1900, 120);
 	braid_share_get(link_, &cpu, &wait);
 	assert_int_equal(cpu, 90);
 	assert_int_equal(wait, 2);
 	assert_string_equal(braid_share_text(link_, text), "; its process uses 90 % of a CPU");
-	told(5000, 2000, 5000);
+	announced(5000, 2000, 5000);
 	assert_non_null(strstr(braid_share_text(link_, text), "it gets too little CPU"));
-	told(1000, 3000, 5000);		/* fed again: what is long ago no longer counts */
-	told(6000, 9000, 5000);
+	announced(1000, 3000, 5000);		/* fed again: what is long ago no longer counts */
+	announced(6000, 9000, 5000);
 	braid_share_get(link_, &cpu, &wait);
 	assert_int_equal(wait, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test_stopped.c - what is said of a peer's process that does not answer: its state, if it is here. */
+/* test_stopped.c - the text about a peer's process that does not answer: its state, if it is on this host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -19,7 +19,7 @@ struct slowest;
 struct slowest *slowest_new(void);		/* NULL: there is no memory */
 void slowest_free(struct slowest *s);		/* or NULL */
 void slowest_add(struct slowest *s, const struct process *p, const json_t *report);
-/* What has come since `was`, to be freed, or NULL; its longest times are not known. */
+/* The times noted since `was`; to be freed.  The longest are not known.  NULL: no memory. */
 struct slowest *slowest_since(const struct slowest *s, const struct slowest *was);
 
 void slowest_print(const struct slowest *s);	/* a line each */

@@ -28,7 +28,8 @@ struct self {				/* an end */
 	bool failing;			/* fault_memory() is set */
 };
 
-static _Noreturn void is_broken(struct self *s, const char *fmt, ...)
+__attribute__((noreturn, format(printf, 2, 3)))
+static void is_broken(struct self *s, const char *fmt, ...)
 {
 	va_list ap;
 

@@ -36,6 +36,7 @@ struct braid_dev {
 	struct braid_mrc *mrs;		/* core/mem/mrcache.c */
 	struct braid_mr_stats mr_stats;
 	struct braid_traffic sent, got;	/* of comms that were closed */
+	_Atomic uint64_t slow;		/* lanes dialled again, since their path was slow */
 	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, lanes back; late messages reported */
 	_Atomic uint64_t corrupt;	/* lanes lost because a checksum was wrong */
 	struct braid_log_gate corrupt_gate;

@@ -77,6 +77,7 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 	struct braid_dev *dev;		/* the member that the socket belongs to */
 	const struct sockaddr *to;	/* the peer's address */
 	unsigned lane;
+	bool again;			/* the lane had a carrier before: another path is better */
 	int traffic_class;
 	bool dialler;
 	bool has_ticket;		/* `ticket` is set, from wire version 2 on */

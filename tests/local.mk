@@ -125,6 +125,7 @@ unit_tests = \
 	tests/unit/test_smc_setup \
 	tests/unit/test_stall \
 	tests/unit/test_stopped \
+	tests/unit/test_slow \
 	tests/unit/test_spread \
 	tests/unit/test_stream \
 	tests/unit/test_thread \
@@ -220,6 +221,7 @@ net_tests = \
 	tests/net/why.sh \
 	tests/net/doctor.sh \
 	tests/net/dscp.sh \
+	tests/net/hashed.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/names.sh \
@@ -768,6 +770,7 @@ slow_tests = \
 	tests/cli/validate_rma.bats \
 	tests/faults/setup.sh \
 	tests/faults/check.sh \
+	tests/net/hashed.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/rails.sh \

@@ -46,6 +46,8 @@ static uint32_t flow_label(const struct braid_qp *w, const uint8_t gid[16])
 	uint32_t flow = 0, bits = braid_ports_bits(w->setup.lane);
 
 	braid_os->random(&flow, sizeof(flow));
+	if (w->setup.again)
+		return flow & 0xfffff;
 	for (unsigned i = 0; i < 16; i++)
 		bits ^= gid[i];	/* not the same for all links */
 	bits ^= flow ^ flow >> 14;

@@ -51,8 +51,20 @@ struct braid_lane_loss {
 	struct braid_stops stops;
 	atomic_bool carrier_failed;	/* its carrier failed, and neither end closed it */
 	atomic_bool avoid_path;		/* the peer closed it: try another path first */
+	atomic_bool slow;		/* its carrier is to be replaced, for another path */
 	atomic_bool old_key;		/* its carrier is to be replaced, for new keys */
 	_Atomic uint64_t suspect_ns;	/* nothing was acknowledged since then; 0: not suspect */
+};
+
+enum { BRAID_LOOKS = 4 };
+
+struct braid_lane_pace {		/* core/setup/slow.c */
+	uint64_t bytes[BRAID_LOOKS], busy_ns[BRAID_LOOKS];	/* braid_txq_busy() then */
+	unsigned looks, back;		/* braid_lane_times_back(), and looks since that grew */
+	unsigned tries;			/* dials that did not help */
+	unsigned refused;		/* new connections that looked as slow, in a row */
+	uint64_t well_ns;		/* since then it is not slow; 0: it is */
+	uint64_t next_ns;		/* not dialled for that before */
 };
 
 /* How a lost carrier is replaced.  Owned by core/setup, in the service thread. */
@@ -68,6 +80,7 @@ struct braid_lane_recover {
 	uint64_t resumed_ns;
 	uint64_t shut_ns;		/* when its carrier was closed for another */
 	uint32_t peer_corrupt;		/* times that it was corrupt at the peer, by its hello */
+	struct braid_lane_pace pace;
 	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
 

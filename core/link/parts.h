@@ -121,6 +121,7 @@ struct braid_link_setup {		/* set by the handshake that made the link */
 	bool proven;			/* the peer is the process that it says: it knew a token */
 	bool distrusted;		/* the peer refused a comm, unproven: open no other */
 	bool one_comm;			/* the peer takes one comm of a connect() */
+	bool other_paths;		/* the peer dials a slow lane again if asked */
 	bool better;			/* both ends can use more than sockets */
 	bool warned_plain, warned_loose;	/* this WARN was written: in join.c; in bind.c */
 };
@@ -159,6 +160,7 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	_Atomic uint64_t received_ns;	/* when that count last grew */
 	uint32_t sent;			/* frames ever queued at our home lane */
 	uint64_t sent_ns;		/* when that count last grew */
+	uint64_t slow_look_ns;		/* core/setup/slow.c */
 	uint64_t ticked_ns, health_ns, down_ns, probe_ns, stall_ns;
 	uint64_t warned_ns;		/* when the silence was last reported */
 	unsigned silent_s;		/* until it is reported again */

@@ -357,6 +357,16 @@ int braid_lane_fence(struct braid_lane *lane)
 	return lane->fd >= 0 ? -EAGAIN : 0;
 }
 
+bool braid_lane_is_slow(const struct braid_lane *lane)
+{
+	return atomic_load(&lane->loss.slow);
+}
+
+void braid_lane_set_slow(struct braid_lane *lane, bool slow)
+{
+	atomic_store(&lane->loss.slow, slow);
+}
+
 int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, uint32_t frames,
 		      uint32_t first)
 {
@@ -382,6 +392,8 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 		lane->loss.orphaned = false;
 		lane->loss.suspect_ns = 0;
 		lane->loss.old_key = false;
+		if (atomic_exchange(&lane->loss.slow, false))
+			lane->tx.ns_per_byte = 0;	/* of the path it has left */
 		lane->loss.carrier_failed = false;
 		braid_hint(&lane->blocked, false);
 		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);

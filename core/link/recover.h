@@ -43,6 +43,9 @@ void braid_lane_lost(struct braid_lane *lane, int err);	/* with the link's lock 
  * 0, or -EAGAIN: its NIC has not stopped yet, call again.
  */
 int braid_lane_fence(struct braid_lane *lane);
+/* Is the lane to get another carrier, as the path of this one is slow?  It works until then. */
+bool braid_lane_is_slow(const struct braid_lane *lane);
+void braid_lane_set_slow(struct braid_lane *lane, bool slow);
 /* If home is closed at both ends, make another lane home and move all frames there. */
 void braid_link_rehome(struct braid_link *link);
 /*

@@ -52,14 +52,17 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	return 0;
 }
 
-/* The peer has used its key for a lane for long, and can't dial. */
+/* The peer has used its key for a lane for long, or the lane's path is slow; it can't dial. */
 static int rx_renew(struct braid_link *link, const struct braid_hdr *h)
 {
 	if (!link->dialler || h->n >= link->nlanes)
 		return -EBADMSG;
 	if (h->rseq != link->lane[h->n]->epoch)
 		return 0;			/* the lane has been dialled again since */
-	atomic_store(&link->lane[h->n]->loss.old_key, true);
+	if (h->tag == BRAID_RENEW_SLOW)
+		atomic_store(&link->lane[h->n]->loss.slow, true);
+	else
+		atomic_store(&link->lane[h->n]->loss.old_key, true);
 	braid_wake_service();
 	return 0;
 }

@@ -87,14 +87,19 @@ static bool is_timed(const struct braid_lane *lane)
 
 void braid_txq_time_start(struct braid_txq *q)
 {
-	q->timed_ns = braid_os->now_ns();
+	atomic_store_explicit(&q->timed_ns, braid_os->now_ns(), memory_order_relaxed);
 	q->timed_bytes = 0;
+}
+
+static uint64_t timed_since(const struct braid_txq *q)
+{
+	return atomic_load_explicit(&q->timed_ns, memory_order_relaxed);
 }
 
 /* A moving average over the time that chunks were in flight. */
 static BRAID_APART void time_acked(struct braid_txq *q)
 {
-	uint64_t now = braid_os->now_ns(), ns = now - q->timed_ns;
+	uint64_t now = braid_os->now_ns(), ns = now - timed_since(q);
 	double weight = (double)ns / (double)(ns + AVERAGE_NS);
 
 	if (!q->timed_bytes || (ns < SAMPLE_NS && q->unacked))
@@ -102,7 +107,9 @@ static BRAID_APART void time_acked(struct braid_txq *q)
 	if (q->ns_per_byte <= 0)
 		weight = 1;
 	q->ns_per_byte += weight * ((double)ns / (double)q->timed_bytes - q->ns_per_byte);
-	q->timed_ns = q->unacked ? now : 0;
+	braid_count(&q->busy_ns, ns);
+	braid_count(&q->busy_bytes, q->timed_bytes);
+	atomic_store_explicit(&q->timed_ns, q->unacked ? now : 0, memory_order_relaxed);
 	q->timed_bytes = 0;
 }
 
@@ -244,7 +251,7 @@ int braid_tx_acked(struct braid_lane *lane, uint32_t frames)
 		return -EPROTO;
 	q->f_peer_acked = frames;
 	braid_txq_pop_acked(lane);
-	if (q->timed_ns)
+	if (timed_since(q))
 		time_acked(q);
 	if (q->one_ns)
 		one_acked(lane, frames);

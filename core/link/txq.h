@@ -14,6 +14,7 @@
 #ifndef BRAID_LINK_TXQ_H
 #define BRAID_LINK_TXQ_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,11 +54,13 @@ struct braid_txq {
 	uint64_t starts;		/* of these: bytes of STARTs queued since the last push */
 	uint64_t unacked;		/* payload bytes of chunks queued and not acknowledged */
 	/* The lane's speed, measured if the link has several: see braid_txq_cost(). */
-	uint64_t timed_ns, timed_bytes;	/* start; bytes since; 0 ns: nothing is in flight */
+	_Atomic uint64_t timed_ns;	/* start; 0: nothing is in flight */
+	uint64_t timed_bytes;		/* acknowledged since */
 	double ns_per_byte;		/* recently; 0: not known yet */
 	/* One frame at a time is timed until it is acknowledged, unless it is sent again: txq.c. */
 	uint64_t one_ns;		/* when it was queued; 0: none is timed */
 	uint32_t one_end;		/* the count that acknowledges it */
+	_Atomic uint64_t busy_ns, busy_bytes;	/* ever: time in flight; acknowledged then */
 	struct braid_kept *kept;	/* former rings, which a NIC may still read */
 };
 
@@ -72,6 +75,19 @@ bool braid_txq_idle(const struct braid_txq *q);
  * least ns_per_byte of the link's lanes.
  */
 double braid_txq_cost(const struct braid_txq *q, uint64_t more, double best);
+
+/*
+ * For how long, until now, chunks were in flight, in ns, and how many of their bytes were
+ * acknowledged.  Counted while the link has several lanes.  Needs no lock.
+ */
+static inline uint64_t braid_txq_busy(const struct braid_txq *q, uint64_t now, uint64_t *ret_bytes)
+{
+	uint64_t since = atomic_load_explicit(&q->timed_ns, memory_order_relaxed);
+	uint64_t ns = atomic_load_explicit(&q->busy_ns, memory_order_relaxed);
+
+	*ret_bytes = atomic_load_explicit(&q->busy_bytes, memory_order_relaxed);
+	return ns + (since && now > since ? now - since : 0);
+}
 
 /* Ring bytes that a frame uses: its own, and those skipped at the end so that it does not wrap. */
 static inline uint32_t braid_txq_ring_need(const struct braid_txq *q, size_t inl,

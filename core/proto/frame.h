@@ -46,7 +46,7 @@ enum braid_frame {
 	BRAID_F_DOWN,		/* lane n, epoch rseq, is closed; `seq` frames were received */
 	BRAID_F_ALIVE,		/* keepalive */
 	BRAID_F_VOID,		/* replaces a frame whose memory was given back; FAIL follows */
-	BRAID_F_RENEW,		/* please dial lane n, epoch rseq, again: new keys are due */
+	BRAID_F_RENEW,		/* please dial lane n, epoch rseq, again: see its tag */
 	BRAID_F_MAX,
 };
 
@@ -61,6 +61,8 @@ enum {
  * rseq is then the complement of the epoch, so that an older peer ignores the frame.
  */
 enum { BRAID_DOWN_WRITES = 1 };
+/* RENEW with this tag: the lane's path is slow.  Only peers with BRAID_OPTION_PATHS know it. */
+enum { BRAID_RENEW_SLOW = 1 };
 
 /*
  * ALIVE with this tag: seq is the CPU time of the sender's process, and rseq for how long its

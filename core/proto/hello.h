@@ -53,6 +53,7 @@ enum braid_hello_option {		/* bits; both ends must know version 2 */
 	BRAID_OPTION_KEEPS_KEY = 4,	/* it can't change the key by which it receives */
 	BRAID_OPTION_SECRET = 8,	/* its key is mixed with a secret of the job */
 	BRAID_OPTION_ONE_COMM = 16,	/* of OPENs of one connect() it takes the first */
+	BRAID_OPTION_PATHS = 32,	/* it dials a lane whose path is slow again if asked */
 };
 
 struct braid_addr {

@@ -16,6 +16,7 @@
 #include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/link/link.h"
+#include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/setup/bind.h"
 #include "core/setup/conn.h"
@@ -28,6 +29,7 @@
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
+#include "core/setup/slow.h"
 #include "core/setup/tries.h"
 #include "core/setup/unpaced.h"
 #include "core/setup/why.h"
@@ -359,6 +361,12 @@ static void give_time(struct braid_conn *c)
 		c->deadline_ns = c->link->dial.until_ns;
 }
 
+/* For how long the dial of a lane that had been up has gone on. */
+static unsigned connect_ms(const struct braid_conn *c)
+{
+	return ATTEMPT_MS - (unsigned)(braid_since(braid_os->now_ns(), c->deadline_ns) / MS);
+}
+
 static int dial_ready(struct braid_conn *c)
 {
 	if (!c->lane && c->mine.kind == BRAID_HELLO_LINK)
@@ -367,6 +375,9 @@ static int dial_ready(struct braid_conn *c)
 		return 0;
 	if (!braid_redial_is_needed(c->lane, c->path))
 		return -EALREADY;
+	if (braid_lane_up(c->lane) && braid_lane_is_slow(c->lane) &&
+	    braid_slow_refuses(c->lane, connect_ms(c)))
+		return -EBUSY;
 	return braid_join_close_lane(c);
 }
 

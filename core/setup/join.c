@@ -62,6 +62,7 @@ void braid_join_setup(struct braid_conn *c)
 	braid_svc_assert_locked();
 	c->setup.dev = c->met;
 	c->setup.lane = c->mine.lane;
+	c->setup.again = c->lane;
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
 	c->setup.to = (const struct sockaddr *)&c->to;
@@ -159,7 +160,7 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	struct braid_link *link = lane->link;
 	struct braid_lane_keys keys;
 	struct braid_carrier carried;
-	bool renewed = braid_lane_old_key(lane);
+	bool old_key = braid_lane_old_key(lane), slow = braid_lane_is_slow(lane);
 	uint64_t now;
 	int err;
 
@@ -183,9 +184,10 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 	lane_owns(lane, c);
 	note_transport(link, c, lane->index);
 	now = braid_os->now_ns();
-	if (renewed) {		/* it was not lost, and its path is as good as it was */
-		braid_info("device %s, peer %s: lane %u has new keys; it stood still for %llu us",
+	if (old_key || slow) {		/* it was not lost */
+		braid_info("device %s, peer %s: lane %u has %s; it stood still for %llu us",
 			   link->key.dev->net.name, link->peer, lane->index,
+			   old_key ? "new keys" : "another port",
 			   (unsigned long long)braid_since(lane->recover.shut_ns, now) / 1000);
 	} else {
 		braid_info("device %s, peer %s: lane %u is back (opened %u times)",
@@ -239,6 +241,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	braid_conn_session(c, link->setup.session);
 	link->setup.version = c->version;
 	link->setup.one_comm = c->version >= 2 && c->theirs.options & BRAID_OPTION_ONE_COMM;
+	link->setup.other_paths = c->version >= 2 && c->theirs.options & BRAID_OPTION_PATHS;
 	link->setup.proven = c->dialler;	/* the handle names the peer and has its token */
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;

@@ -36,6 +36,7 @@
 #include "core/setup/reap.h"
 #include "core/setup/recover.h"
 #include "core/setup/service.h"
+#include "core/setup/slow.h"
 #include "core/setup/watched.h"
 
 enum {
@@ -99,6 +100,7 @@ static int run_due(uint64_t now)
 		}
 		if (state == BRAID_LINK_UP) {
 			braid_lane_count_tick(link, now);
+			braid_slow_tick(link, now);
 			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
 		}
 		if (state != BRAID_LINK_UP || !braid_link_is_watched(link) || !link->tick.settled)

@@ -46,12 +46,12 @@ void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t e
 	braid_unlock(&link->lock);
 }
 
-/* May the lane be dialled again for new keys?  One at a time, so that the others go on. */
+/* May it be dialled again for new keys or another path?  One at a time, so that others go on. */
 static bool may_renew(const struct braid_lane *lane, uint64_t now)
 {
 	const struct braid_link *link = lane->link;
 
-	if (!braid_lane_old_key(lane))
+	if (!braid_lane_old_key(lane) && !braid_lane_is_slow(lane))
 		return false;
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		const struct braid_lane *k = link->lane[i];

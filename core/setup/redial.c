@@ -11,6 +11,7 @@
 #include "core/base/ports.h"
 #include "core/base/units.h"
 #include "core/link/link.h"
+#include "core/link/recover.h"
 #include "core/link/state.h"
 #include "core/setup/conn.h"
 #include "core/setup/links.h"
@@ -188,6 +189,14 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 	braid_svc_assert_locked();
 	if (err == -EALREADY)
 		return;
+	if (err && braid_lane_up(lane) && braid_lane_is_slow(lane)) {
+		/*
+		 * The lane goes on as it is, until it is found slow again.  EBUSY: the new path
+		 * looked no better, so another is dialled at once.
+		 */
+		braid_lane_set_slow(lane, err == -EBUSY);
+		return;
+	}
 	if (err)
 		lane->recover.dial_at_ns =
 			now + back_off(link, &lane->recover.dial_wait_ms, c, err, now);
@@ -258,6 +267,6 @@ bool braid_redial_is_needed(const struct braid_lane *lane, unsigned path)
 {
 	braid_svc_assert_locked();
 	return !braid_lane_up(lane) || braid_lane_suspect_ns(lane) || braid_lane_old_key(lane) ||
-	       lane->recover.path != path ||
+	       braid_lane_is_slow(lane) || lane->recover.path != path ||
 	       braid_redial_is_poor(lane, path, braid_os->now_ns());
 }

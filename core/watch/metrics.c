@@ -75,7 +75,7 @@ static void put_labels(struct braid_text *t)
 enum metric {
 	LINKS, LINKS_SILENT, LINKS_FAILED, LANES, LANES_DOWN, COMMS, SENDS, RECEIVES, OLDEST,
 	QUEUED, RESENT, SENT_MESSAGES, SENT_BYTES, RECEIVED_MESSAGES, RECEIVED_BYTES, LOST,
-	REDIALS, CORRUPT, STALLS,
+	REDIALS, SLOW, CORRUPT, STALLS,
 	METRICS,
 };
 
@@ -101,6 +101,7 @@ static const struct {
 	[RECEIVED_BYTES] = { "received_bytes", "Bytes of them.", true },
 	[LOST] = { "lanes_lost", "Times that a lane was lost.", true },
 	[REDIALS] = { "lanes_back", "Times that a lane was back.", true },
+	[SLOW] = { "lanes_slow", "Times that a lane was so slow that it was dialled again.", true },
 	[CORRUPT] = { "lanes_corrupt", "Times that a checksum was wrong.", true },
 	[STALLS] = { "stalls", "Times that a message was so late that a WARN said so.", true },
 };
@@ -121,6 +122,7 @@ static void begin(struct sums *s)
 	s->of[RECEIVED_BYTES] = atomic_load(&dev->got.bytes);
 	s->of[LOST] = atomic_load(&dev->lost);
 	s->of[REDIALS] = atomic_load(&dev->redials);
+	s->of[SLOW] = atomic_load(&dev->slow);
 	s->of[CORRUPT] = atomic_load(&dev->corrupt);
 	s->of[STALLS] = atomic_load(&dev->stalls);
 }

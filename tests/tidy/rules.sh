@@ -114,6 +114,7 @@ parts='
 	(link|other) tick core/setup
 	(link|other) reap core/setup
 	[^[:space:]] recover core/setup
+	[^[:space:]] pace core/setup
 	(link|other) share core/setup
 	(link|other) lane_count core/setup
 '

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* slow.c - see slow.h. */
+#include "core/setup/slow.h"
+
+#include <limits.h>
+
+#include "core/base/flight.h"
+#include "core/base/log.h"
+#include "core/base/os.h"
+#include "core/base/units.h"
+#include "core/dev.h"
+#include "core/link/link.h"
+#include "core/link/recover.h"
+#include "core/link/state.h"
+#include "core/setup/links.h"
+
+enum {
+	LOOK_MS = 250,			/* between two looks; a rate is that of four of them */
+	BUSY_PART = 4,			/* a lane is judged if it was busy for that part of them */
+	ENOUGH = 1 << 20,		/* bytes of the link in that time, to judge any lane */
+	NEAR = 3,			/* how much faster a lane of the slowest path may seem */
+	WELL_MS = 10000,		/* a lane that is well for so long begins anew */
+	PAUSE_MS = 500,			/* after the first try; doubled after each */
+	TRIES = 5,
+	REST_MS = 300000,		/* after the last one that did not help */
+	REFUSALS = 4,			/* of new connections in a row */
+	RTT_SLACK_MS = 3,
+};
+
+struct look {
+	unsigned n;			/* lanes that can be judged */
+	double rate[BRAID_LANES_MAX];	/* bytes per ns while busy; < 0: it can't be judged */
+	double median;
+};
+
+/* The rate of the last second; < 0: the lane had another path then, or was idle. */
+static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes)
+{
+	struct braid_lane_pace *p = &lane->recover.pace;
+	unsigned back = braid_lane_times_back(lane), i;
+	uint64_t bytes, ns = braid_txq_busy(&lane->tx, now, &bytes), busy;
+
+	if (p->back != back)
+		p->looks = 0;
+	p->back = back;
+	i = p->looks++ % BRAID_LOOKS;
+	busy = braid_since(p->busy_ns[i], ns);
+	*ret_bytes = p->looks > BRAID_LOOKS ? bytes - p->bytes[i] : 0;
+	p->bytes[i] = bytes;
+	p->busy_ns[i] = ns;
+	if (!braid_lane_up(lane) || p->looks <= BRAID_LOOKS ||
+	    busy * BUSY_PART < (uint64_t)LOOK_MS * BRAID_LOOKS * MS)
+		return -1;
+	return (double)*ret_bytes / (double)busy;
+}
+
+static void find_median(struct look *k, unsigned nlanes)
+{
+	double sorted[BRAID_LANES_MAX];
+	unsigned n = 0, i;
+
+	for (unsigned lane = 0; lane < nlanes; lane++) {
+		if (k->rate[lane] < 0)
+			continue;
+		for (i = n++; i && sorted[i - 1] > k->rate[lane]; i--)
+			sorted[i] = sorted[i - 1];
+		sorted[i] = k->rate[lane];
+	}
+	k->n = n;
+	k->median = n ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
+}
+
+/* False: too little moved to judge by. */
+static bool look(struct braid_link *link, unsigned nlanes, uint64_t now, struct look *k)
+{
+	uint64_t all = 0, bytes;
+
+	for (unsigned i = 0; i < nlanes; i++) {
+		k->rate[i] = rate_of(link->lane[i], now, &bytes);
+		all += bytes;
+	}
+	find_median(k, nlanes);
+	return all >= ENOUGH && k->n > 1;
+}
+
+/* The peer dials.  False: there was no room for the frame. */
+static bool ask(struct braid_lane *lane)
+{
+	struct braid_link *link = lane->link;
+	struct braid_hdr h = { .type = BRAID_F_RENEW, .n = lane->index, .rseq = lane->epoch,
+			       .tag = BRAID_RENEW_SLOW };
+	bool asked;
+
+	braid_lock_wait(&link->lock);
+	asked = braid_link_ctl(link, &h, NULL);
+	braid_link_flush(link);
+	braid_unlock(&link->lock);
+	return asked;
+}
+
+static void leave_path(struct braid_lane *lane, double rate, double median, uint64_t now)
+{
+	struct braid_link *link = lane->link;
+	struct braid_lane_pace *p = &lane->recover.pace;
+	bool last = p->tries + 1 == TRIES;
+
+	if (!link->dialler && !ask(lane))
+		return;
+	braid_lane_set_slow(lane, true);
+	braid_event(BRAID_EVENT_LANE_SLOW, link->number, lane->index, (int64_t)(rate * 8000),
+		    (int64_t)(median * 8000));
+	atomic_fetch_add(&link->key.dev->slow, 1);
+	braid_info("device %s, peer %s: lane %u is slow: %.3f Gbit/s, where half of the lanes have "
+		   "%.3f or more; it is dialled again from another port (%u of %u)%s",
+		   link->key.dev->net.name, link->peer, lane->index, rate * 8, median * 8,
+		   p->tries + 1, TRIES, last ? ", for the last time for now" : "");
+	p->next_ns = now + (last ? (uint64_t)REST_MS : (uint64_t)PAUSE_MS << p->tries) * MS;
+	p->tries = last ? 0 : p->tries + 1;
+}
+
+static bool is_slow(struct braid_lane *lane, double rate, double median, uint64_t now)
+{
+	struct braid_lane_pace *p = &lane->recover.pace;
+
+	if (rate >= 0 && rate * 2 < median) {
+		p->well_ns = 0;
+		return true;
+	}
+	if (!p->well_ns)
+		p->well_ns = now;
+	if (braid_since(p->well_ns, now) >= WELL_MS * MS)
+		p->tries = 0;
+	return false;
+}
+
+/*
+ * While a lane is very slow, others wait for it, and their rates mean little: so lanes that are
+ * several times as fast as the slowest one are judged only once that has another path.
+ */
+static void judge(struct braid_link *link, const struct look *k, unsigned nlanes, uint64_t now)
+{
+	double least = k->median;
+
+	for (unsigned i = 0; i < nlanes; i++) {
+		if (k->rate[i] >= 0 && k->rate[i] < least)
+			least = k->rate[i];
+	}
+	for (unsigned i = 0; i < nlanes; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		if (is_slow(lane, k->rate[i], k->median, now) && k->rate[i] <= NEAR * least &&
+		    now >= lane->recover.pace.next_ns)
+			leave_path(lane, k->rate[i], k->median, now);
+	}
+}
+
+void braid_slow_tick(struct braid_link *link, uint64_t now)
+{
+	unsigned nlanes = link->nlanes;
+	uint64_t since = braid_since(link->recover.slow_look_ns, now);
+	struct look k;
+
+	braid_svc_assert_locked();
+	if (nlanes < 2 || braid_link_home(link)->local ||
+	    (!link->dialler && !link->setup.other_paths) || since < LOOK_MS * MS)
+		return;
+	link->recover.slow_look_ns = now;
+	for (unsigned i = 0; since > 2 * LOOK_MS * MS && i < nlanes; i++)
+		link->lane[i]->recover.pace.looks = 0;	/* the link was idle, or we were */
+	if (look(link, nlanes, now, &k))
+		judge(link, &k, nlanes, now);
+}
+
+bool braid_slow_refuses(struct braid_lane *lane, unsigned connect_ms)
+{
+	const struct braid_link *link = lane->link;
+	struct braid_lane_pace *p = &lane->recover.pace;
+	unsigned best = UINT_MAX;
+
+	braid_svc_assert_locked();
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		const struct braid_lane *k = link->lane[i];
+
+		if (k != lane && braid_lane_up(k) && !braid_lane_is_slow(k) &&
+		    k->recover.rtt_ms < best)
+			best = k->recover.rtt_ms;
+	}
+	if (lane->tr->dma || best == UINT_MAX || connect_ms <= 2 * best + RTT_SLACK_MS ||
+	    p->refused == REFUSALS) {
+		p->refused = 0;
+		return false;
+	}
+	p->refused++;
+	return true;
+}

@@ -61,6 +61,7 @@ enum { BRAID_LOOKS = 4 };
 struct braid_lane_pace {		/* core/setup/slow.c */
 	uint64_t bytes[BRAID_LOOKS], busy_ns[BRAID_LOOKS];	/* braid_txq_busy() then */
 	unsigned looks, back;		/* braid_lane_times_back(), and looks since that grew */
+	unsigned slow_looks;		/* in a row at which it was below half of the median */
 	unsigned tries;			/* dials that did not help */
 	unsigned refused;		/* new connections that looked as slow, in a row */
 	uint64_t well_ns;		/* since then it is not slow; 0: it is */

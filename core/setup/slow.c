@@ -27,10 +27,10 @@ enum {
 	RTT_SLACK_MS = 3,
 };
 
-struct look {
-	unsigned n;			/* lanes that can be judged */
-	double rate[BRAID_LANES_MAX];	/* bytes per ns while busy; < 0: it can't be judged */
-	double median;
+struct look {				/* of each lane, in bytes per ns while it was busy */
+	double rate[BRAID_LANES_MAX];	/* < 0: it can't be judged */
+	double median[BRAID_LANES_MAX];	/* of the lanes that are like it; 0: there are none */
+	double least[BRAID_LANES_MAX], most[BRAID_LANES_MAX];	/* of these */
 };
 
 /* The rate of the last second; < 0: the lane had another path then, or was idle. */
@@ -41,7 +41,7 @@ static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes
 	uint64_t bytes, ns = braid_txq_busy(&lane->tx, now, &bytes), busy;
 
 	if (p->back != back)
-		p->looks = 0;
+		p->looks = p->slow_looks = 0;
 	p->back = back;
 	i = p->looks++ % BRAID_LOOKS;
 	busy = braid_since(p->busy_ns[i], ns);
@@ -54,20 +54,30 @@ static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes
 	return (double)*ret_bytes / (double)busy;
 }
 
-static void find_median(struct look *k, unsigned nlanes)
+/* Lanes of another transport, or over a NIC of another speed, are fast or slow for other reasons. */
+static bool alike(const struct braid_lane *a, const struct braid_lane *b)
+{
+	struct braid_dev *const *member = a->link->key.dev->member;
+
+	return a->tr == b->tr &&
+	       member[a->member]->net.speed_mbps == member[b->member]->net.speed_mbps;
+}
+
+static void compare(const struct braid_link *link, struct look *k, unsigned nlanes, unsigned lane)
 {
 	double sorted[BRAID_LANES_MAX];
 	unsigned n = 0, i;
 
-	for (unsigned lane = 0; lane < nlanes; lane++) {
-		if (k->rate[lane] < 0)
+	for (unsigned other = 0; other < nlanes; other++) {
+		if (k->rate[other] < 0 || !alike(link->lane[lane], link->lane[other]))
 			continue;
-		for (i = n++; i && sorted[i - 1] > k->rate[lane]; i--)
+		for (i = n++; i && sorted[i - 1] > k->rate[other]; i--)
 			sorted[i] = sorted[i - 1];
-		sorted[i] = k->rate[lane];
+		sorted[i] = k->rate[other];
 	}
-	k->n = n;
-	k->median = n ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
+	k->median[lane] = n > 1 ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
+	k->least[lane] = n ? sorted[0] : 0;
+	k->most[lane] = n ? sorted[n - 1] : 0;
 }
 
 /* False: too little moved to judge by. */
@@ -79,8 +89,9 @@ static bool look(struct braid_link *link, unsigned nlanes, uint64_t now, struct 
 		k->rate[i] = rate_of(link->lane[i], now, &bytes);
 		all += bytes;
 	}
-	find_median(k, nlanes);
-	return all >= ENOUGH && k->n > 1;
+	for (unsigned i = 0; i < nlanes; i++)
+		compare(link, k, nlanes, i);
+	return all >= ENOUGH;
 }
 
 /* The peer dials.  False: there was no room for the frame. */
@@ -118,14 +129,20 @@ static void leave_path(struct braid_lane *lane, double rate, double median, uint
 	p->tries = last ? 0 : p->tries + 1;
 }
 
-static bool is_slow(struct braid_lane *lane, double rate, double median, uint64_t now)
+/*
+ * A lane far slower than the fastest is slow at once, one that is less so when that lasts.  Where
+ * half of the lanes or more have the slow path, the median is low, too, so the fastest counts.
+ */
+static bool is_slow(struct braid_lane *lane, const struct look *k, uint64_t now)
 {
 	struct braid_lane_pace *p = &lane->recover.pace;
+	double rate = k->rate[lane->index], most = k->most[lane->index];
 
-	if (rate >= 0 && rate * 2 < median) {
+	if (rate >= 0 && (rate * 2 < k->median[lane->index] || rate * 8 < most)) {
 		p->well_ns = 0;
-		return true;
+		return ++p->slow_looks >= BRAID_LOOKS || rate * 4 < most;
 	}
+	p->slow_looks = 0;
 	if (!p->well_ns)
 		p->well_ns = now;
 	if (braid_since(p->well_ns, now) >= WELL_MS * MS)
@@ -139,18 +156,12 @@ static bool is_slow(struct braid_lane *lane, double rate, double median, uint64_
  */
 static void judge(struct braid_link *link, const struct look *k, unsigned nlanes, uint64_t now)
 {
-	double least = k->median;
-
-	for (unsigned i = 0; i < nlanes; i++) {
-		if (k->rate[i] >= 0 && k->rate[i] < least)
-			least = k->rate[i];
-	}
 	for (unsigned i = 0; i < nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		if (is_slow(lane, k->rate[i], k->median, now) && k->rate[i] <= NEAR * least &&
-		    now >= lane->recover.pace.next_ns)
-			leave_path(lane, k->rate[i], k->median, now);
+		if (is_slow(lane, k, now) &&
+		    k->rate[i] <= NEAR * k->least[i] && now >= lane->recover.pace.next_ns)
+			leave_path(lane, k->rate[i], k->median[i], now);
 	}
 }
 

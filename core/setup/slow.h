@@ -5,8 +5,8 @@
  * Switches and routers hash a connection's addresses and ports to one of several paths.  One of
  * these may be slow: a bad cable, or many other flows.  The end that sends sees it: a lane that had
  * bytes in flight got fewer of them acknowledged per second than other lanes.  If its rate over a
- * second is below half of the median of its link's lanes, it is dialled again from another port,
- * and goes on there.  The lane carries data until then, and nothing is lost.
+ * second is below half of the median of its link's lanes, or an eighth of the fastest, it is dialled
+ * again from another port, and goes on there.  It carries data until then, and nothing is lost.
  *
  * Only the dialler dials; the other end asks by a RENEW frame with tag 1, if the peer knows it.
  *

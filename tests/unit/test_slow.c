@@ -82,12 +82,34 @@ static void a_lane_below_half_of_the_median_for_a_second_is_dialled_again(void *
 {
 	(void)state;
 	rate[0] = 49;
-	live(0, 1000);
-	assert_int_equal(dials[0], 0);		/* the first look only begins a second */
+	live(0, 1750);
+	assert_int_equal(dials[0], 0);		/* a second to measure it, another in which it stays */
 	live(0, LOOK_MS);
 	assert_int_equal(dials[0], 1);
 	assert_int_equal(dials[1] + dials[2] + dials[3], 0);
 	assert_int_equal(p.dev[0].slow, 1);
+}
+
+static void a_lane_far_slower_than_the_fastest_is_dialled_after_one_second(void **state)
+{
+	(void)state;
+	rate[0] = 24;
+	live(0, 1000);
+	assert_int_equal(dials[0], 0);		/* the first look only begins a second */
+	live(0, LOOK_MS);
+	assert_int_equal(dials[0], 1);
+}
+
+static void lanes_of_other_transports_are_not_compared(void **state)
+{
+	static struct braid_transport other;
+
+	(void)state;
+	other = *p.end[0]->lane[0]->tr;
+	p.end[0]->lane[0]->tr = &other;
+	rate[0] = 10;
+	live(0, 10000);
+	assert_int_equal(dials[0], 0);
 }
 
 static void a_lane_of_half_the_median_is_left_alone(void **state)
@@ -108,6 +130,15 @@ static void two_lanes_of_one_slow_path_are_dialled_at_once(void **state)
 	assert_int_equal(dials[2] + dials[3], 0);
 }
 
+static void most_lanes_may_be_on_the_slow_path(void **state)
+{
+	(void)state;
+	rate[0] = rate[1] = rate[2] = 12;
+	live(0, 1250);
+	assert_int_equal(dials[0] + dials[1] + dials[2], 3);
+	assert_int_equal(dials[3], 0);
+}
+
 /* While a lane is very slow, the rates of the others depend on it. */
 static void a_lane_that_is_less_slow_waits_until_the_slowest_has_another_path(void **state)
 {
@@ -118,7 +149,7 @@ static void a_lane_that_is_less_slow_waits_until_the_slowest_has_another_path(vo
 	assert_int_equal(dials[0], 1);
 	assert_int_equal(dials[1], 0);
 	rate[0] = 100;
-	live(0, 250);
+	live(0, 1000);
 	assert_int_equal(dials[1], 1);
 }
 
@@ -215,8 +246,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_lane_below_half_of_the_median_for_a_second_is_dialled_again),
+		CASE(a_lane_far_slower_than_the_fastest_is_dialled_after_one_second),
+		CASE(lanes_of_other_transports_are_not_compared),
 		CASE(a_lane_of_half_the_median_is_left_alone),
 		CASE(two_lanes_of_one_slow_path_are_dialled_at_once),
+		CASE(most_lanes_may_be_on_the_slow_path),
 		CASE(a_lane_that_is_less_slow_waits_until_the_slowest_has_another_path),
 		CASE(tries_that_do_not_help_are_few_and_rarer_each_time),
 		CASE(a_lane_that_is_well_for_a_while_begins_anew),

@@ -611,7 +611,7 @@ tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) $(NO_LTO:%=-XCClinker %) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free \
 	-Wl,--wrap=sched_yield,--wrap=pthread_mutex_lock,--wrap=pthread_detach \
 	-Wl,--wrap=pthread_atfork,--wrap=getpid,--wrap=gethostname \
-	-Wl,--wrap=braid_tries_patience,--wrap=braid_rma_end_epoch \
+	-Wl,--wrap=braid_tries_patience,--wrap=braid_rma_end_epoch,--wrap=braid_slow_tick \
 	$(core_module)
 tests_sim_node_la_LIBADD = $(SODIUM_MODULE_LIBS)
 EXTRA_tests_sim_node_la_DEPENDENCIES = libbraid-core.a

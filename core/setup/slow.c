@@ -109,12 +109,13 @@ static bool ask(struct braid_lane *lane)
 	return asked;
 }
 
-static void leave_path(struct braid_lane *lane, double rate, double median, uint64_t now)
+void braid_slow_leave(struct braid_lane *lane, double rate, double median, uint64_t now)
 {
 	struct braid_link *link = lane->link;
 	struct braid_lane_pace *p = &lane->recover.pace;
 	bool last = p->tries + 1 == TRIES;
 
+	braid_svc_assert_locked();
 	if (!link->dialler && !ask(lane))
 		return;
 	braid_lane_set_slow(lane, true);
@@ -161,7 +162,7 @@ static void judge(struct braid_link *link, const struct look *k, unsigned nlanes
 
 		if (is_slow(lane, k, now) &&
 		    k->rate[i] <= NEAR * k->least[i] && now >= lane->recover.pace.next_ns)
-			leave_path(lane, k->rate[i], k->median[i], now);
+			braid_slow_leave(lane, k->rate[i], k->median[i], now);
 	}
 }
 

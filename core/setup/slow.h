@@ -26,6 +26,8 @@ struct braid_link;
 
 /* Compare the lanes' rates, at most once in a quarter of a second. */
 void braid_slow_tick(struct braid_link *link, uint64_t now);
+/* The lane has that rate, in bytes per ns, and others have more: it is to take another path. */
+void braid_slow_leave(struct braid_lane *lane, double rate, double median, uint64_t now);
 /*
  * A slow lane's new socket took so long to connect.  True: its path looks as bad as the old one,
  * whose queue is full, so dial another.

@@ -12,8 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/link/state.h"
 #include "core/proto/aead.h"
 #include "core/rma/rma_int.h"
+#include "core/setup/slow.h"
 
 static const struct sim_host *host;
 
@@ -28,6 +30,7 @@ int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
 pid_t __wrap_getpid(void);
 int __wrap_gethostname(char *name, size_t len);
 uint64_t __wrap_braid_tries_patience(void);
+void __wrap_braid_slow_tick(struct braid_link *link, uint64_t now);
 int __real_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 			       const struct braid_rma_hdr *h);
 int __wrap_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
@@ -90,6 +93,15 @@ pid_t __wrap_getpid(void)
 uint64_t __wrap_braid_tries_patience(void)
 {
 	return (uint64_t)braid_param.connect_timeout * 5000;	/* 0.1 or 0.3 ms */
+}
+
+/* A run is too short for rates: the simulator says which lane is slow. */
+void __wrap_braid_slow_tick(struct braid_link *link, uint64_t now)
+{
+	int slow = host->slow_lane(link->nlanes);
+
+	if (slow >= 0 && braid_lane_up(link->lane[slow]))
+		braid_slow_leave(link->lane[slow], 0, 0, now);
 }
 
 int __wrap_gethostname(char *name, size_t len)

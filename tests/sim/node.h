@@ -39,6 +39,7 @@ struct sim_host {
 	void (*yield)(void);
 	int (*pid)(void);
 	bool (*plant)(enum sim_plant which);	/* have that fault now? */
+	int (*slow_lane)(unsigned nlanes);	/* the lane whose path is slow; -1: none */
 };
 
 struct sim_node {

@@ -78,6 +78,7 @@ struct sim_proc {
 	struct braid_list cos;
 	struct braid_list blocks;	/* memory that the product holds */
 	unsigned short_in;		/* so many allocations from now one fails; 0: none does */
+	unsigned slow_paths;		/* lanes that are still to be found slow */
 };
 
 struct sim {
@@ -100,6 +101,7 @@ struct sim {
 	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
 	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
 	unsigned renewed;		/* lanes that were replaced for new keys, at both ends */
+	unsigned repathed;		/* lanes that were replaced for another path, at both ends */
 	uint64_t outage_s, timeout_s;	/* of a seed that is an outage: how long; BRAID_PEER_TIMEOUT */
 	bool struck;			/* messages waited when it began */
 	unsigned dials, silences;	/* of this run: connects, and WARNs of a silent peer */

@@ -57,6 +57,12 @@ static void fault_slow(void)
 	lasts_until(until + more);
 }
 
+/* Lanes are found slow, and are to take other paths. */
+static void fault_path(void)
+{
+	sim.proc[any_place()].slow_paths += 1 + (unsigned)sim_below(&sim.plan, 3);
+}
+
 static void blackhole(unsigned a, unsigned b, unsigned rail, uint64_t ns)
 {
 	sim.lossy = true;
@@ -327,6 +333,7 @@ static const struct {
 	{ "memory", 3, fault_memory },
 	{ "flip", 12, fault_flip },
 	{ "move", 4, fault_move },
+	{ "path", 4, fault_path },
 };
 
 enum { KINDS = sizeof(faults) / sizeof(faults[0]) };
@@ -493,7 +500,7 @@ int sim_seed(uint64_t seed)
 	}
 	sim.lossy = sim.cut = sim.short_of_memory = false;
 	sim.planted = sim.left = sim.moved = false;
-	sim.flipped = sim.found = sim.renewed = 0;
+	sim.flipped = sim.found = sim.renewed = sim.repathed = 0;
 	moves = 0;
 	gives_up = false;
 	mover = (unsigned)sim_below(&sim.plan, sim.nprocs);

@@ -418,9 +418,19 @@ static bool plant(enum sim_plant which)
 	return which == sim.plant;
 }
 
+static int slow_lane(unsigned nlanes)
+{
+	struct sim_proc *p = sim_proc();
+
+	if (nlanes < 2 || !p->slow_paths)
+		return -1;
+	p->slow_paths--;
+	return (int)sim_below(&p->rng, nlanes);
+}
+
 static const struct sim_host host = {
 	.alloc = node_alloc, .resize = node_resize, .release = node_release,
-	.yield = yield, .pid = node_pid, .plant = plant,
+	.yield = yield, .pid = node_pid, .plant = plant, .slow_lane = slow_lane,
 };
 
 static void forget_blocks(struct sim_proc *p)
@@ -537,6 +547,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 		sim.silences++;
 	sim.left |= strstr(text, "[lane-left]") != NULL;
 	sim.renewed += strstr(text, "has new keys") != NULL;
+	sim.repathed += strstr(text, "has another port") != NULL;
 	/* Warnings about waiting are right whenever a fault takes long enough. */
 	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
 	    !strstr(text, "not a word for") &&
@@ -573,7 +584,7 @@ void sim_world_begin(uint64_t seed)
 		p->index = i;
 		p->life = 0;
 		p->alive = p->stopped = p->orderly = false;
-		p->short_in = 0;
+		p->short_in = p->slow_paths = 0;
 		braid_list_init(&p->cos);
 		braid_list_init(&p->blocks);
 	}

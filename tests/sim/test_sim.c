@@ -212,7 +212,7 @@ static bool outages(uint64_t first, unsigned n, unsigned hours)
 }
 
 struct runs {
-	uint64_t n, hash, events, flipped, found, renewed;
+	uint64_t n, hash, events, flipped, found, renewed, repathed;
 	unsigned failed, astray;
 	bool noticed;
 };
@@ -236,6 +236,7 @@ static struct runs run(const char *self, uint64_t first, uint64_t n)
 		r.flipped += sim.flipped;
 		r.found += sim.found;
 		r.renewed += sim.renewed;
+		r.repathed += sim.repathed;
 		r.hash = (r.hash ^ hash) * 0x9ddfea08eb382d69u;
 		if (seed % REPLAY)
 			continue;
@@ -254,8 +255,10 @@ static struct runs run(const char *self, uint64_t first, uint64_t n)
 	       (unsigned long long)r.hash);
 	printf("sim: %llu bits were flipped, %llu checksums were wrong\n",
 	       (unsigned long long)r.flipped, (unsigned long long)r.found);
-	printf("sim: lanes had new keys %llu times\n", (unsigned long long)r.renewed);
+	printf("sim: lanes had new keys %llu times, another path %llu times\n",
+	       (unsigned long long)r.renewed, (unsigned long long)r.repathed);
 	r.renewed += n < RENEWED;
+	r.repathed += n < RENEWED;
 	return r;
 }
 
@@ -321,7 +324,8 @@ int main(int argc, char **argv)
 	good &= result((m.noticed || only) && (r.noticed || !r.n), 3, "a changed byte is noticed, and "
 		       "of an encrypted link does no harm");
 	good &= result(m.found || r.found, 4, "a flipped bit is found by its checksum");
-	good &= result((m.renewed || only) && (r.renewed || !r.n), 5, "lanes are replaced for new keys");
+	good &= result((m.renewed || only) && (r.renewed || !r.n) && (m.repathed || only) &&
+		       (r.repathed || !r.n), 5, "lanes are replaced for new keys and other paths");
 	good &= result(plants, 6, "faults of one-sided operations are noticed");
 	good &= result(lasting, 7, "an outage of 12 h costs no byte, or is an error at its time");
 	return good ? 0 : 1;

@@ -16,7 +16,8 @@
 
 enum {
 	LOOK_MS = 250,			/* between two looks; a rate is that of four of them */
-	BUSY_PART = 4,			/* a lane is judged if it was busy for that part of them */
+	BUSY_PART = 4,			/* a lane may be slow if it was busy for that part of them */
+	SEEN_PART = 32,			/* and is compared with lanes that were for this part */
 	ENOUGH = 1 << 20,		/* bytes of the link in that time, to judge any lane */
 	NEAR = 3,			/* how much faster a lane of the slowest path may seem */
 	WELL_MS = 10000,		/* a lane that is well for so long begins anew */
@@ -28,17 +29,21 @@ enum {
 };
 
 struct look {				/* of each lane, in bytes per ns while it was busy */
-	double rate[BRAID_LANES_MAX];	/* < 0: it can't be judged */
+	double rate[BRAID_LANES_MAX];	/* < 0: it was not seen */
+	bool busy[BRAID_LANES_MAX];
 	double median[BRAID_LANES_MAX];	/* of the lanes that are like it; 0: there are none */
 	double least[BRAID_LANES_MAX], most[BRAID_LANES_MAX];	/* of these */
 };
 
+#define SPAN_NS ((uint64_t)LOOK_MS * BRAID_LOOKS * MS)
+
 /* The rate of the last second; < 0: the lane had another path then, or was idle. */
-static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes)
+static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes, bool *ret_busy)
 {
 	struct braid_lane_pace *p = &lane->recover.pace;
 	unsigned back = braid_lane_times_back(lane), i;
 	uint64_t bytes, ns = braid_txq_busy(&lane->tx, now, &bytes), busy;
+	bool seen;
 
 	if (p->back != back)
 		p->looks = p->slow_looks = 0;
@@ -48,10 +53,9 @@ static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes
 	*ret_bytes = p->looks > BRAID_LOOKS ? bytes - p->bytes[i] : 0;
 	p->bytes[i] = bytes;
 	p->busy_ns[i] = ns;
-	if (!braid_lane_up(lane) || p->looks <= BRAID_LOOKS ||
-	    busy * BUSY_PART < (uint64_t)LOOK_MS * BRAID_LOOKS * MS)
-		return -1;
-	return (double)*ret_bytes / (double)busy;
+	seen = braid_lane_up(lane) && p->looks > BRAID_LOOKS && busy * SEEN_PART >= SPAN_NS;
+	*ret_busy = seen && busy * BUSY_PART >= SPAN_NS;
+	return seen ? (double)*ret_bytes / (double)busy : -1;
 }
 
 /* Lanes of another transport, or over a NIC of another speed, are fast or slow for other reasons. */
@@ -86,7 +90,7 @@ static bool look(struct braid_link *link, unsigned nlanes, uint64_t now, struct 
 	uint64_t all = 0, bytes;
 
 	for (unsigned i = 0; i < nlanes; i++) {
-		k->rate[i] = rate_of(link->lane[i], now, &bytes);
+		k->rate[i] = rate_of(link->lane[i], now, &bytes, &k->busy[i]);
 		all += bytes;
 	}
 	for (unsigned i = 0; i < nlanes; i++)
@@ -137,9 +141,10 @@ void braid_slow_leave(struct braid_lane *lane, double rate, double median, uint6
 static bool is_slow(struct braid_lane *lane, const struct look *k, uint64_t now)
 {
 	struct braid_lane_pace *p = &lane->recover.pace;
-	double rate = k->rate[lane->index], most = k->most[lane->index];
+	unsigned i = lane->index;
+	double rate = k->rate[i], most = k->most[i];
 
-	if (rate >= 0 && (rate * 2 < k->median[lane->index] || rate * 8 < most)) {
+	if (k->busy[i] && (rate * 2 < k->median[i] || rate * 8 < most)) {
 		p->well_ns = 0;
 		return ++p->slow_looks >= BRAID_LOOKS || rate * 4 < most;
 	}

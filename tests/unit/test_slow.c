@@ -20,6 +20,7 @@ enum { LANES = 4, LOOK_MS = 250 };
 static struct null_pair p;
 static unsigned rate[LANES];		/* times `scale` bytes per ms; 0: the lane is idle */
 static unsigned scale;
+static unsigned busy_ms[LANES];		/* of LOOK_MS */
 static unsigned dials[LANES], mends_after;	/* so many dials make lane 0 as fast as lane 1 */
 
 static int setup(void **state)
@@ -31,6 +32,7 @@ static int setup(void **state)
 	null_now_ns += 1000 * SEC;
 	for (unsigned i = 0; i < LANES; i++) {
 		rate[i] = 100;
+		busy_ms[i] = LOOK_MS;
 		dials[i] = 0;
 	}
 	mends_after = 0;
@@ -60,8 +62,9 @@ static void live(unsigned end, unsigned ms)
 			struct braid_lane *lane = link->lane[i];
 
 			if (rate[i])
-				atomic_fetch_add(&lane->tx.busy_ns, LOOK_MS * MS);
-			atomic_fetch_add(&lane->tx.busy_bytes, (uint64_t)rate[i] * scale * LOOK_MS);
+				atomic_fetch_add(&lane->tx.busy_ns, busy_ms[i] * MS);
+			atomic_fetch_add(&lane->tx.busy_bytes,
+					 (uint64_t)rate[i] * scale * busy_ms[i]);
 		}
 		braid_slow_tick(link, null_now_ns);
 		for (unsigned i = 0; i < LANES; i++) {
@@ -177,6 +180,16 @@ static void a_lane_that_is_well_for_a_while_begins_anew(void **state)
 	assert_int_equal(p.end[0]->lane[0]->recover.pace.tries, 0);
 }
 
+/* One message at a time: each waits for its part on the slow lane. */
+static void lanes_that_wait_for_the_slow_one_are_compared_with_it(void **state)
+{
+	(void)state;
+	rate[0] = 10;
+	busy_ms[1] = busy_ms[2] = busy_ms[3] = LOOK_MS / 10;
+	live(0, 1250);
+	assert_int_equal(dials[0], 1);
+}
+
 static void idle_lanes_and_little_traffic_are_not_judged(void **state)
 {
 	(void)state;
@@ -254,6 +267,7 @@ int main(void)
 		CASE(a_lane_that_is_less_slow_waits_until_the_slowest_has_another_path),
 		CASE(tries_that_do_not_help_are_few_and_rarer_each_time),
 		CASE(a_lane_that_is_well_for_a_while_begins_anew),
+		CASE(lanes_that_wait_for_the_slow_one_are_compared_with_it),
 		CASE(idle_lanes_and_little_traffic_are_not_judged),
 		CASE(within_a_host_no_lane_is_dialled_again),
 		CASE(the_end_that_can_not_dial_asks_a_peer_that_knows),

@@ -16,7 +16,7 @@
 
 enum {
 	LOOK_MS = 250,			/* between two looks; a rate is that of four of them */
-	BUSY_PART = 4,			/* a lane may be slow if it was busy for that part of them */
+	BUSY_PART = 4,			/* a lane that was busy for this part of them may be slow */
 	SEEN_PART = 32,			/* and is compared with lanes that were for this part */
 	ENOUGH = 1 << 20,		/* bytes of the link in that time, to judge any lane */
 	NEAR = 3,			/* how much faster a lane of the slowest path may seem */
@@ -58,7 +58,7 @@ static double rate_of(struct braid_lane *lane, uint64_t now, uint64_t *ret_bytes
 	return seen ? (double)*ret_bytes / (double)busy : -1;
 }
 
-/* Lanes of another transport, or over a NIC of another speed, are fast or slow for other reasons. */
+/* Other transports, and NICs of another speed, are fast or slow for other reasons. */
 static bool alike(const struct braid_lane *a, const struct braid_lane *b)
 {
 	struct braid_dev *const *member = a->link->key.dev->member;
@@ -113,7 +113,7 @@ static bool ask(struct braid_lane *lane)
 	return asked;
 }
 
-void braid_slow_leave(struct braid_lane *lane, double rate, double median, uint64_t now)
+void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_t now)
 {
 	struct braid_link *link = lane->link;
 	struct braid_lane_pace *p = &lane->recover.pace;
@@ -124,11 +124,11 @@ void braid_slow_leave(struct braid_lane *lane, double rate, double median, uint6
 		return;
 	braid_lane_set_slow(lane, true);
 	braid_event(BRAID_EVENT_LANE_SLOW, link->number, lane->index, (int64_t)(rate * 8000),
-		    (int64_t)(median * 8000));
+		    (int64_t)(most * 8000));
 	atomic_fetch_add(&link->key.dev->slow, 1);
-	braid_info("device %s, peer %s: lane %u is slow: %.3f Gbit/s, where half of the lanes have "
-		   "%.3f or more; it is dialled again from another port (%u of %u)%s",
-		   link->key.dev->net.name, link->peer, lane->index, rate * 8, median * 8,
+	braid_info("device %s, peer %s: lane %u is slow: %.3f Gbit/s, where the fastest lane has "
+		   "%.3f; it is dialled again from another port (%u of %u)%s",
+		   link->key.dev->net.name, link->peer, lane->index, rate * 8, most * 8,
 		   p->tries + 1, TRIES, last ? ", for the last time for now" : "");
 	p->next_ns = now + (last ? (uint64_t)REST_MS : (uint64_t)PAUSE_MS << p->tries) * MS;
 	p->tries = last ? 0 : p->tries + 1;
@@ -167,7 +167,7 @@ static void judge(struct braid_link *link, const struct look *k, unsigned nlanes
 
 		if (is_slow(lane, k, now) &&
 		    k->rate[i] <= NEAR * k->least[i] && now >= lane->recover.pace.next_ns)
-			braid_slow_leave(lane, k->rate[i], k->median[i], now);
+			braid_slow_leave(lane, k->rate[i], k->most[i], now);
 	}
 }
 

@@ -5,8 +5,8 @@
  * Switches and routers hash a connection's addresses and ports to one of several paths.  One of
  * these may be slow: a bad cable, or many other flows.  The end that sends sees it: a lane that had
  * bytes in flight got fewer of them acknowledged per second than other lanes.  If its rate over a
- * second is below half of the median of its link's lanes, or an eighth of the fastest, it is dialled
- * again from another port, and goes on there.  It carries data until then, and nothing is lost.
+ * second is below half of the median of its link's lanes, or an eighth of the fastest, it is
+ * dialled again from another port.  It carries data until then, and nothing is lost.
  *
  * Only the dialler dials; the other end asks by a RENEW frame with tag 1, if the peer knows it.
  *
@@ -26,8 +26,8 @@ struct braid_link;
 
 /* Compare the lanes' rates, at most once in a quarter of a second. */
 void braid_slow_tick(struct braid_link *link, uint64_t now);
-/* The lane has that rate, in bytes per ns, and others have more: it is to take another path. */
-void braid_slow_leave(struct braid_lane *lane, double rate, double median, uint64_t now);
+/* The lane has that rate in bytes per ns, another has `most`: it is to take another path. */
+void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_t now);
 /*
  * A slow lane's new socket took so long to connect.  True: its path looks as bad as the old one,
  * whose queue is full, so dial another.

@@ -635,6 +635,7 @@ check_PROGRAMS += tests/faults/faults
 tests_faults_faults_SOURCES = \
 	tests/faults/actor.h \
 	tests/faults/faults.c \
+	tests/faults/heal.c \
 	tests/faults/host.c \
 	tests/faults/hosts.c \
 	tests/faults/hosts.h \
@@ -647,6 +648,7 @@ tests_faults_faults_SOURCES = \
 	tests/faults/rows.c \
 	tests/faults/run.c \
 	tests/faults/run.h \
+	tests/faults/shape.c \
 	tests/faults/stage.c \
 	tests/faults/stage.h \
 	tests/faults/strangers.c \
@@ -656,6 +658,9 @@ tests_faults_faults_SOURCES = \
 	tests/faults/witness.c \
 	tests/faults/witness.h \
 	tests/lib/queued.h
+if WITH_UCX
+tests_faults_faults_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_UCX
+endif
 tests_faults_faults_LDADD = $(tools_libs)
 
 # Faults of set-up, step by step: tests/faults/setup --help.

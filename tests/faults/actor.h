@@ -23,6 +23,7 @@ struct stream {				/* this end's half of a flow */
 	uint8_t *mem;
 	struct slot slot[SLOTS_MAX];
 	uint64_t posted, done;
+	uint64_t due_ns;		/* before that the sender posts nothing: stage.pace */
 	ncclResult_t error;
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];	/* the other end's */
 	bool has_handle;
@@ -78,6 +79,8 @@ void slot_spoil(struct actor *a, struct stream *s, uint64_t k);
 void arrived(struct actor *a, struct stream *s, uint64_t k, int got);
 /* Notes a flow's error.  Every later call of its comm must return the same error. */
 void failed(struct actor *a, struct stream *s, ncclResult_t res);
+/* The sender has posted so many bytes. */
+void paced(struct actor *a, struct stream *s, size_t size);
 /* May the sender post, or the receiver take, another message? */
 bool may_post(struct actor *a, struct stream *s);
 void told(struct actor *a, const struct stream *s);	/* the stage, of how far it is */

@@ -5,6 +5,7 @@
  * is one line of JSON.  At the end a table, and 1 if something failed, 77 if all was skipped.
  *
  *	tests/faults/faults --plugin PATH [--rows F19,F26] [--seeds N] [--soak] [--one-sided]
+ *	tests/faults/faults --plugin PATH --heal [--what TEXT]
  */
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "tests/faults/run.h"
 #include "tools/opt.h"
 
-enum { JOBS_MAX = 16, LIMIT_S = 60 };
+enum { JOBS_MAX = 16, LIMIT_S = 60, OPTIONS_MAX = 60 };
 
 struct job {				/* a run under way */
 	const struct row *row;
@@ -42,6 +43,8 @@ static struct {
 	double calls[CALLS][4];		/* the worst of each entry, in the order of spans[] */
 	unsigned n, failed, skipped;
 	char why[256];			/* why the last skipped run was skipped */
+	char **argv;
+	const char *inside;		/* row,seed,fd,fd: this process is that run */
 } all;
 
 static const char *const spans[4] = { "cpu_p999_us", "cpu_max_us", "wall_p999_us", "wall_max_us" };
@@ -153,12 +156,31 @@ static void report(const struct job *j, json_t *line)
 	}
 }
 
+/* The fabric of NICs in memory: a file and a directory. */
+static void fabric_of(pid_t pid, char *ret, size_t len)
+{
+	snprintf(ret, len, "/dev/shm/braid-faults-%d", (int)pid);
+}
+
+static void remove_fabric(pid_t pid)
+{
+	char path[64], line[160];
+
+	fabric_of(pid, path, sizeof(path));
+	if (access(path, F_OK))
+		return;
+	snprintf(line, sizeof(line), "rm -rf %s %s.d", path, path);
+	if (system(line))
+		printf("# %s is left\n", path);
+}
+
 static void end_job(struct job *j, int status, bool too_long)
 {
 	char *text = text_of(j->out), why[128];
 	json_t *line = text ? json_loads(text, 0, NULL) : NULL;
 
 	kill(-j->pid, SIGKILL);		/* processes of the run that are left */
+	remove_fabric(j->pid);
 	if (!line) {
 		if (too_long)
 			snprintf(why, sizeof(why), "the run did not end in time");
@@ -178,6 +200,47 @@ static void end_job(struct job *j, int status, bool too_long)
 
 /* -- running ------------------------------------------------------------------------------ */
 
+/* What the loader reads only as a process begins. */
+static bool is_loaders(const char *setting)
+{
+	return setting && strncmp(setting, "LD_", 3) == 0;
+}
+
+/* A run with libraries of its own is a new process, to which --inside names the run. */
+static void start_anew(const struct row *row, unsigned seed, int out, int log)
+{
+	char what[64], *args[OPTIONS_MAX + 3];
+	bool anew = false;
+	int n = 0;
+
+	for (int i = 0; i < ROW_ENV; i++) {
+		if (is_loaders(row->env[i])) {
+			run_sets(row->env[i]);
+			anew = true;
+		}
+	}
+	if (!anew)
+		return;
+	for (; all.argv[n] && n < OPTIONS_MAX; n++)
+		args[n] = all.argv[n];
+	snprintf(what, sizeof(what), "%u,%u,%d,%d", (unsigned)(row - rows), seed, dup(out), dup(log));
+	args[n++] = (char *)"--inside";
+	args[n++] = what;
+	args[n] = NULL;
+	execv("/proc/self/exe", args);
+}
+
+static _Noreturn void play(const struct row *row, unsigned seed, int out, int log)
+{
+	char path[64];
+
+	fabric_of(getpid(), path, sizeof(path));
+	setenv("BRAID_TEST_FAKE_FABRIC", path, 1);
+	if (!all.inside)
+		start_anew(row, seed, out, log);
+	run_play(row, &all.o, seed, out, log);
+}
+
 static bool start_job(struct job *j, const struct row *row, unsigned seed)
 {
 	*j = (struct job){ .row = row, .seed = seed, .from_ns = now_ns() };
@@ -186,7 +249,7 @@ static bool start_job(struct job *j, const struct row *row, unsigned seed)
 	fflush(stdout);
 	j->pid = fork();
 	if (j->pid == 0)
-		run_play(row, &all.o, seed, j->out, j->log);
+		play(row, seed, j->out, j->log);
 	return j->out >= 0 && j->log >= 0 && j->pid > 0;
 }
 
@@ -216,7 +279,7 @@ static bool wanted(const struct row *row)
 	const char *list = all.o.rows, *at;
 	size_t len = strlen(row->fault);
 
-	if (!(row->when & (all.o.soak ? SOAK : CHECK)))
+	if (!(row->when & (all.o.heal ? HEAL : all.o.soak ? SOAK : CHECK)))
 		return false;
 	if (all.o.one_sided && !is_one_sided(row))
 		return false;
@@ -231,7 +294,12 @@ static bool wanted(const struct row *row)
 	return false;
 }
 
-/* A row that takes CPUs away would slow down other runs, so it runs alone. */
+/* A row that takes CPUs away would slow down other runs; other runs would slow down one that measures. */
+static bool is_alone(const struct row *row)
+{
+	return row->late || row->alone;
+}
+
 static void run_all(void)
 {
 	struct job jobs[JOBS_MAX] = { 0 };
@@ -244,14 +312,14 @@ static void run_all(void)
 			seed = 0;
 		}
 		for (int i = 0; i < all.o.jobs && next < n_rows; i++) {
-			if (jobs[i].pid || alone || (rows[next].late && under_way))
+			if (jobs[i].pid || alone || (is_alone(&rows[next]) && under_way))
 				continue;
 			if (!start_job(&jobs[i], &rows[next], (unsigned)all.o.seed + seed)) {
 				perror("faults");
 				exit(99);
 			}
 			under_way++;
-			alone = rows[next].late;
+			alone = is_alone(&rows[next]);
 			if (++seed == (unsigned)all.o.seeds) {
 				next++;
 				seed = 0;
@@ -316,7 +384,8 @@ static void list_rows(void)
 {
 	for (unsigned i = 0; i < n_rows; i++)
 		printf("%-4s %c %-5s %s\n", rows[i].fault, rows[i].class,
-		       rows[i].when == CHECK ? "check" : rows[i].when == SOAK ? "soak" : "both",
+		       rows[i].when == CHECK ? "check" : rows[i].when == SOAK ? "soak" :
+		       rows[i].when == HEAL ? "heal" : "both",
 		       rows[i].what);
 }
 
@@ -333,11 +402,14 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 		{ OPT_INT, "seed", "N", "the first seed (1)", &o->seed, 0, 1e9 },
 		{ OPT_INT, "lanes", "N", "BRAID_LANES (4)", &o->lanes, 0, 16 },
 		{ OPT_INT, "jobs", "N", "runs at the same time (1)", &o->jobs, 1, JOBS_MAX },
+		{ OPT_INT, "flaps", "N", "of a row that flaps (20)", &o->flaps, 1, 1e6 },
+		{ OPT_TEXT, "inside", "RUN", "for its own use", &all.inside, 0, 0 },
 		{ OPT_TEXT, "wire", "KIND", "what damages packets: tap, netem or auto (auto)", &o->wire, 0, 0 },
 		{ OPT_TEXT, "json", "FILE", "a line of JSON for each run", &o->json, 0, 0 },
 		{ OPT_FLAG, "one-sided", NULL, "puts, signals and gets instead of messages", &o->one_sided,
 		  0, 0 },
 		{ OPT_FLAG, "soak", NULL, "the long variants of the rows", &o->soak, 0, 0 },
+		{ OPT_FLAG, "heal", NULL, "the rows that measure the rate after a fault", &o->heal, 0, 0 },
 		{ OPT_FLAG, "own-machine", NULL, "nobody else is on it: its clock may be set", &o->own_machine,
 		  0, 0 },
 		{ OPT_FLAG, "tap", NULL, "print TAP", &o->tap, 0, 0 },
@@ -392,16 +464,28 @@ static bool can_run(void)
 	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
+static void play_inside(void)
+{
+	unsigned row, seed;
+	int out, log;
+
+	if (sscanf(all.inside, "%u,%u,%d,%d", &row, &seed, &out, &log) == 4 && row < n_rows)
+		play(&rows[row], seed, out, log);
+}
+
 int main(int argc, char **argv)
 {
 	int rc;
 
+	all.argv = argv;
 	if (!take_options(argc, argv, &rc))
 		return rc;
 	if (all.o.list) {
 		list_rows();
 		return 0;
 	}
+	if (all.inside)
+		play_inside();
 	if (*all.o.json) {
 		all.json = fopen(all.o.json, "w");
 		if (!all.json)

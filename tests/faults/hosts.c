@@ -124,16 +124,35 @@ static bool command(const struct hosts *h, int host, char *const argv[], const c
 	return well;
 }
 
+static bool batch(const struct hosts *h, int host, const char *program, const char *fmt, va_list ap)
+{
+	char *const argv[] = { (char *)program, (char[]){ "-batch" }, (char[]){ "-" }, NULL };
+	char lines[4096];
+
+	vsnprintf(lines, sizeof(lines), fmt, ap);
+	return command(h, host, argv, lines);
+}
+
 bool host_ip(const struct hosts *h, int host, const char *fmt, ...)
 {
-	char *const argv[] = { (char[]){ "ip" }, (char[]){ "-batch" }, (char[]){ "-" }, NULL };
-	char lines[2048];
 	va_list ap;
+	bool well;
 
 	va_start(ap, fmt);
-	vsnprintf(lines, sizeof(lines), fmt, ap);
+	well = batch(h, host, "ip", fmt, ap);
 	va_end(ap);
-	return command(h, host, argv, lines);
+	return well;
+}
+
+bool host_tc(const struct hosts *h, int host, const char *fmt, ...)
+{
+	va_list ap;
+	bool well;
+
+	va_start(ap, fmt);
+	well = batch(h, host, "tc", fmt, ap);
+	va_end(ap);
+	return well;
 }
 
 bool host_sysctl(const struct hosts *h, int host, const char *name, const char *value)

@@ -50,6 +50,14 @@ const char *host_address(const struct hosts *h, int host, int path);
 /* Runs commands of `ip -batch`, one a line. */
 bool host_ip(const struct hosts *h, int host, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Runs commands of `tc -batch`, one a line. */
+bool host_tc(const struct hosts *h, int host, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Lets no more through, either way of each path; until hosts_cap() or this is called again. */
+bool hosts_shape(const struct hosts *h, unsigned mbit);
+/* Lets each TCP connection of the first path have so much: new ones once hosts_cap_new() has run. */
+bool hosts_cap(const struct hosts *h, unsigned mbit);
+bool hosts_cap_new(const struct hosts *h, unsigned mbit);
 bool host_sysctl(const struct hosts *h, int host, const char *name, const char *value);
 bool host_link(const struct hosts *h, int host, const char *dev, bool up);
 uint64_t host_received(const struct hosts *h, int host, const char *dev);	/* bytes */

@@ -42,7 +42,10 @@ static bool post_send(struct actor *a, struct stream *s)
 	slot->req[0] = NULL;
 	res = TIMED(a->end, CALL_ISEND, net_isend(a->net, s->comm, p, size, message_tag(key), s->mr, NULL,
 					     &slot->req[0]));
-	return posted(a, s, slot, res);
+	if (!posted(a, s, slot, res))
+		return false;
+	paced(a, s, size);
+	return true;
 }
 
 static bool post_recv(struct actor *a, struct stream *s)

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,17 +57,22 @@ void play_forged(struct run *r)
 
 /* -- F19, F21, F31: outages --------------------------------------------------------------- */
 
-struct trouble_at {
-	int what;
-	unsigned side;			/* for trouble at M: the interface or direction; 2: both */
-};
-
 static struct trouble_at outage_of(struct run *r)
 {
 	return (struct trouble_at){ .what = r->row->arg[0], .side = run_rnd(r, 3) };
 }
 
-static void outage(struct run *r, struct trouble_at t, bool begins)
+static void nic(struct run *r, const char *what)
+{
+	char program[512], line[768];
+
+	run_built(program, sizeof(program), "tests/fake/fakectl");
+	snprintf(line, sizeof(line), "%s '%s'", program, what);
+	if (system(line))
+		run_fails(r, "%s failed", line);
+}
+
+void path_outage(struct run *r, struct trouble_at t, bool begins)
 {
 	struct wire_trouble cut = { .cut = t.side == 2 ? 3 : 1U << t.side }, none = { 0 };
 	const char *what = begins ? "add" : "del";
@@ -96,15 +102,21 @@ static void outage(struct run *r, struct trouble_at t, bool begins)
 	case CUT:
 		must(r, hosts_trouble(h, begins ? &cut : &none));
 		break;
+	case NIC_DOWN:
+		nic(r, begins ? "port b/nic0/1 down" : "port b/nic0/1 up");
+		break;
+	case NIC_HOLE:
+		nic(r, begins ? "drop b/nic0/1 1" : "drop b/nic0/1 0");
+		break;
 	}
 }
 
 static _Noreturn void outage_lasts(struct run *r, struct trouble_at t, unsigned ms)
 {
-	outage(r, t, true);
+	path_outage(r, t, true);
 	run_faults(r);
 	run_wait(r, ms);
-	outage(r, t, false);
+	path_outage(r, t, false);
 	run_heals(r);
 	run_recovers(r);
 }
@@ -145,9 +157,9 @@ void play_flap(struct run *r)
 	for (unsigned i = 0; i < times; i++) {
 		struct trouble_at t = { .what = (int)run_rnd(r, CUT), .side = run_rnd(r, 3) };
 
-		outage(r, t, true);
+		path_outage(r, t, true);
 		run_wait(r, 10 + run_rnd(r, 150));
-		outage(r, t, false);
+		path_outage(r, t, false);
 		run_wait(r, 10 + run_rnd(r, 150));
 	}
 	run_heals(r);
@@ -159,7 +171,7 @@ void play_path_dies(struct run *r)
 	struct trouble_at t = outage_of(r);
 
 	run_begins(r);
-	outage(r, t, true);
+	path_outage(r, t, true);
 	run_faults(r);
 	r->names = true;
 	run_errs(r, true, run_peer_timeout_s(r) * 0.8);
@@ -286,10 +298,10 @@ static void one_more(struct run *r, struct trouble_at *t, bool *out)
 	switch (run_rnd(r, 6)) {
 	case 0:
 		if (*out) {
-			outage(r, *t, false);
+			path_outage(r, *t, false);
 		} else {
 			*t = (struct trouble_at){ .what = (int)run_rnd(r, CUT), .side = run_rnd(r, 3) };
-			outage(r, *t, true);
+			path_outage(r, *t, true);
 		}
 		*out = !*out;
 		break;
@@ -326,7 +338,7 @@ void play_chaos(struct run *r)
 		run_wait(r, run_rnd(r, 200));
 	}
 	if (out)
-		outage(r, t, false);
+		path_outage(r, t, false);
 	r->st->idle = false;
 	run_note(r, "%u kills", r->kills);
 	run_heals(r);

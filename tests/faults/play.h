@@ -19,7 +19,17 @@ void play_strangers(struct run *r);	/* SILENT..., how many in check, in soak (0:
 enum {
 	LOSS_01, LOSS_1, LOSS_5, LOSS_30, OVERTAKEN, DOUBLED, JITTER, DAMAGED, FORGED,
 };
-enum { DOWN_A, DOWN_B, DOWN_MIDDLE, HOLE_A, HOLE_B, HOLE_MIDDLE, CUT };
+enum {
+	DOWN_A, DOWN_B, DOWN_MIDDLE, HOLE_A, HOLE_B, HOLE_MIDDLE, CUT,
+	NIC_DOWN, NIC_HOLE,		/* of B's NIC, which exists in memory only: tests/fake/ctl.h */
+};
+
+struct trouble_at {
+	int what;
+	unsigned side;			/* for trouble at M: the interface or direction; 2: both */
+};
+
+void path_outage(struct run *r, struct trouble_at t, bool begins);
 
 void play_bad_wire(struct run *r);	/* which, ms in check, in soak */
 void play_forged(struct run *r);
@@ -34,6 +44,11 @@ void play_pmtu(struct run *r);		/* tcp_mtu_probing */
 void play_mtu_mismatch(struct run *r);
 void play_one_path_dies(struct run *r);	/* comes back? */
 void play_chaos(struct run *r);		/* ms in check, in soak */
+
+/* -- heal.c: how fast it is afterwards, and what is left behind ---------------------------- */
+
+void play_heal(struct run *r);		/* which outage, ms */
+void play_flaps(struct run *r);		/* times; of the NIC? */
 
 /* -- peer.c: the other process, and the streams to it ------------------------------------- */
 

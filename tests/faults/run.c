@@ -262,13 +262,25 @@ void run_wait(struct run *r, unsigned ms)
 
 /* -- the beginning ------------------------------------------------------------------------ */
 
-static void set_env(const char *setting)
+void run_built(char *ret, size_t len, const char *name)
 {
-	char name[64];
+	const char *build = getenv("BRAID_TEST_BUILDDIR");
+
+	snprintf(ret, len, "%s/%s", build ? build : ".", name);
+}
+
+void run_sets(const char *setting)
+{
+	char name[64], path[512];
 	size_t len = strcspn(setting, "=");
+	const char *value = setting + len + 1;
 
 	snprintf(name, sizeof(name), "%.*s", (int)len, setting);
-	setenv(name, setting + len + 1, 1);
+	if (*value == '@') {
+		run_built(path, sizeof(path), value + 1);
+		value = path;
+	}
+	setenv(name, value, 1);
 }
 
 static void start_end(struct run *r, unsigned who)
@@ -284,17 +296,24 @@ static void start_end(struct run *r, unsigned who)
 	host_own_sysfs();
 	if (r->o->lanes) {
 		snprintf(lanes, sizeof(lanes), "BRAID_LANES=%d", r->o->lanes);
-		set_env(lanes);
+		run_sets(lanes);
 	}
-	for (int i = 0; i < 3 && r->row->env[i]; i++)
-		set_env(r->row->env[i]);
+	for (int i = 0; i < ROW_ENV && r->row->env[i]; i++)
+		run_sets(r->row->env[i]);
+	setenv("BRAID_TEST_FAKE_HOST", who == END_A ? "a" : "b", 1);
 	traffic_end(r->st, who);
 }
 
 static void make_hosts(struct run *r)
 {
 	enum wire_kind kind = WIRE_NONE;
+	char path[512];
 
+	if (r->row->needs) {
+		run_built(path, sizeof(path), r->row->needs);
+		if (access(path, R_OK))
+			run_skips(r, "%s is not built here", r->row->needs);
+	}
 	if (r->row->net == WIRED) {
 		kind = wire_choose(r->o->wire);
 		if (kind == WIRE_NONE)
@@ -662,7 +681,7 @@ void run_helper_ends(pid_t pid)
 
 double run_peer_timeout_s(const struct run *r)
 {
-	for (int i = 0; i < 3 && r->row->env[i]; i++) {
+	for (int i = 0; i < ROW_ENV && r->row->env[i]; i++) {
 		if (strncmp(r->row->env[i], "BRAID_PEER_TIMEOUT=", 19) == 0)
 			return atof(r->row->env[i] + 19);
 	}

@@ -18,7 +18,8 @@
 #include "tests/faults/hosts.h"
 #include "tests/faults/stage.h"
 
-enum { CHECK = 1, SOAK = 2 };		/* in which mode a row is run, as a mask */
+enum { CHECK = 1, SOAK = 2, HEAL = 4 };	/* in which mode a row is run, as a mask */
+enum { ROW_ENV = 6 };
 
 struct run;
 
@@ -29,15 +30,20 @@ struct row {
 	unsigned when;			/* CHECK | SOAK */
 	void (*play)(struct run *r);
 	int arg[3];			/* the row's own */
+	unsigned mbit;			/* what passes each way of a path; 0: all that can */
+	unsigned cap_mbit;		/* what passes each way of a connection */
+	unsigned pace_mbit;		/* what each end sends at most */
 	enum { ROUTED, WIRED, TWO_PATHS, SPARE_AT_A } net;
 	enum { ALL, FIRST, SECOND } nic[ENDS];	/* which NICs an end uses; ALL: fused */
 	unsigned log;			/* STDIO_..., NO_LOGGER */
-	const char *env[3];		/* NAME=VALUE for both ends */
+	const char *env[ROW_ENV];	/* NAME=VALUE for both ends; VALUE @...: below the build's directory */
+	const char *needs;		/* a file there; without it the row is skipped */
 	double stall_s, heal_s, error_s;	/* what is promised; 0: nothing */
 	size_t max_size;		/* of messages; 0: 1 MiB */
 	unsigned slots;			/* in flight per flow; 0: 8 */
 	bool posted;			/* concerns receives that are posted: no one-sided row */
 	bool late;			/* calls' times say nothing here: CPUs are taken away */
+	bool alone;			/* no other run beside it */
 	unsigned limit_s;		/* for all; 0: 60 */
 };
 
@@ -46,8 +52,8 @@ extern const unsigned n_rows;
 
 struct options {
 	const char *plugin, *rows, *what, *json, *wire;
-	int abi, seeds, seed, lanes, jobs;
-	bool soak, tap, list, verbose, own_machine, one_sided;
+	int abi, seeds, seed, lanes, jobs, flaps;
+	bool soak, heal, tap, list, verbose, own_machine, one_sided;
 	unsigned slow;			/* a factor on all deadlines */
 };
 
@@ -64,7 +70,7 @@ struct run {
 	unsigned kills;
 	bool names;			/* an error's WARN must name the device and the peer */
 	bool wrong_is_right;		/* the wire changes bytes: the run must notice that */
-	char note[128];			/* what the seed chose in this run */
+	char note[256];			/* what the seed chose in this run */
 
 	/* measured times in seconds; below 0: not measured */
 	double setup_s, stall_s, path_s, back_s, taken_s, error_s, warn_s;
@@ -119,6 +125,10 @@ void end_forks(struct run *r, unsigned who, unsigned n, unsigned ms);
 bool end_warned(const struct run *r, unsigned who, const char *word);	/* since the fault */
 void run_act_ends(struct run *r);	/* both ends have closed: prepares the next act */
 
+/* Sets a row's NAME=VALUE in this process. */
+void run_sets(const char *setting);
+/* A file of the build. */
+void run_built(char *ret, size_t len, const char *name);
 double run_peer_timeout_s(const struct run *r);	/* the row's BRAID_PEER_TIMEOUT */
 
 /* Resets `least` to `most` streams at one end, as ss -K does.  Returns how many streams there were. */

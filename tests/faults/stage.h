@@ -66,6 +66,8 @@ struct end {
 	_Atomic bool lacks_fusion;	/* the plugin has no makeVDevice(): skip the run */
 	_Atomic int files;		/* descriptors below this were taken before the plugin came */
 	_Atomic pid_t child[CHILDREN_MAX];
+	_Atomic unsigned heap_told;	/* it has answered so many heap_ask */
+	_Atomic uint64_t heap;		/* bytes allocated then */
 	char text[256];			/* what is broken, in words */
 	char warn[512];
 	struct {
@@ -112,6 +114,8 @@ struct stage {
 	_Atomic bool abort[ENDS];	/* close, whatever is in flight */
 	_Atomic unsigned fork_ask[ENDS];	/* children to fork in all, each to live fork_ms */
 	_Atomic unsigned fork_ms;
+	_Atomic unsigned heap_ask;	/* the ends are to count what they have allocated */
+	_Atomic unsigned pace;		/* bytes a second that a flow may send; 0: any */
 	_Atomic uint64_t fault_ns;	/* 0: not yet */
 
 	struct end end[ENDS];

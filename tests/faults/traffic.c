@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +25,8 @@
 
 #include "tests/faults/actor.h"
 #include "tools/proxy.h"
+
+enum { BURST_MS = 20 };			/* so much may be sent at once */
 
 /* -- complaints --------------------------------------------------------------------------- */
 
@@ -106,6 +109,17 @@ void failed(struct actor *a, struct stream *s, ncclResult_t res)
 	}
 }
 
+void paced(struct actor *a, struct stream *s, size_t size)
+{
+	uint64_t now = now_ns(), pace = a->st->pace;
+
+	if (!pace)
+		return;
+	if (s->due_ns + BURST_MS * 1000000ULL < now)	/* what was not sent is not made up for */
+		s->due_ns = now - BURST_MS * 1000000ULL;
+	s->due_ns += size * 1000000000ULL / pace;
+}
+
 bool may_post(struct actor *a, struct stream *s)
 {
 	if (s->error)
@@ -117,7 +131,7 @@ bool may_post(struct actor *a, struct stream *s)
 			s->flow->limit = s->done + a->st->slots;
 	}
 	return s->posted < s->flow->limit && s->posted - s->done < a->st->slots &&
-	       !(s->sends ? a->st->idle : a->st->hold[a->who]);
+	       !(s->sends ? a->st->idle || (s->due_ns && now_ns() < s->due_ns) : a->st->hold[a->who]);
 }
 
 /* True if every flow has an error, or nothing to wait for. */
@@ -164,6 +178,18 @@ static void fork_one(struct actor *a)
 		broken(a, "fork: %s", strerror(errno));
 	a->end->child[a->forks % CHILDREN_MAX] = pid;
 	a->end->forks = ++a->forks;
+}
+
+static void look_at_heap(struct actor *a)
+{
+	unsigned asked = a->st->heap_ask;
+	struct mallinfo2 m;
+
+	if (a->end->heap_told == asked)
+		return;
+	m = mallinfo2();
+	a->end->heap = m.uordblks + m.hblkhd;
+	a->end->heap_told = asked;
 }
 
 static void look_at_children(struct actor *a)
@@ -313,6 +339,7 @@ static void talk(struct actor *a)
 		if (drained)
 			return;
 		look_at_children(a);
+		look_at_heap(a);
 		pause_a_while(a, moved);
 	}
 }

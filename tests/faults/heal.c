@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * heal.c - how soon a path that was down carries as much as before, and what a thousand flaps leave
+ * behind; see play.h.
+ *
+ * A path's rate is bounded by a shaper, a NIC's by the pace of the senders, so that the figures
+ * depend on the machine as little as possible.  They are printed: a run fails only at ten times the
+ * promised time.
+ */
+#include "tests/faults/play.h"
+
+#include <dirent.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	LOOK_MS = 20,			/* between two samples of what has arrived */
+	STEADY_S = 20,			/* at most, until the rate before is steady */
+	BEFORE_MS = 3000,		/* the rate before is of so long */
+	BACK_MS = 1000,			/* the rate is back if it is for so long ... */
+	STAYS_MS = 3000,		/* ... and for so long */
+	SAMPLES = 65536,
+};
+
+static const double goal = 0.97;
+
+static uint64_t arrived_bytes(const struct run *r)
+{
+	uint64_t sum = 0;
+
+	for (int f = 0; f < FLOWS; f++)
+		sum += r->st->flow[f].bytes;
+	return sum;
+}
+
+/* Mbit/s of what arrives at both ends, for so long. */
+static double rate_for(struct run *r, unsigned ms)
+{
+	uint64_t from = now_ns(), bytes = arrived_bytes(r);
+
+	run_wait(r, ms);
+	return (double)(arrived_bytes(r) - bytes) * 8e3 / (double)(now_ns() - from);
+}
+
+/* Waits until two seconds in a row carry as much as the one before them: lanes have been found. */
+static double rate_before(struct run *r)
+{
+	double last = rate_for(r, 1000), now;
+	int steady = 0;
+
+	for (int i = 0; i < STEADY_S && steady < 2; i++, last = now) {
+		now = rate_for(r, 1000);
+		steady = now > last * 0.98 && now < last * 1.02 ? steady + 1 : 0;
+	}
+	return rate_for(r, BEFORE_MS);
+}
+
+/* -- after -------------------------------------------------------------------------------- */
+
+static struct {
+	unsigned n;
+	uint64_t ns[SAMPLES], bytes[SAMPLES];
+} after;
+
+static void sample(const struct run *r)
+{
+	if (after.n == SAMPLES)
+		return;
+	after.ns[after.n] = now_ns();
+	after.bytes[after.n++] = arrived_bytes(r);
+}
+
+/* The rate from sample i on, for so long; below 0: not known yet. */
+static double rate_from(unsigned i, unsigned ms)
+{
+	unsigned k = i;
+
+	while (k < after.n && after.ns[k] < after.ns[i] + ms * 1000000ULL)
+		k++;
+	if (k == after.n)
+		return -1;
+	return (double)(after.bytes[k] - after.bytes[i]) * 8e3 / (double)(after.ns[k] - after.ns[i]);
+}
+
+/* Follows the rate until it is back, and stays.  Returns what it is then. */
+static double rate_after(struct run *r, double before)
+{
+	double most = r->row->heal_s * 10 * r->o->slow;
+	unsigned i = 0;
+
+	after.n = 0;
+	for (;;) {
+		sample(r);
+		for (; i < after.n && rate_from(i, STAYS_MS) >= 0; i++) {
+			r->back_s = (double)(after.ns[i] - r->heal_ns) / 1e9;
+			if (rate_from(i, BACK_MS) >= goal * before && rate_from(i, STAYS_MS) >= goal * before)
+				return rate_from(i, STAYS_MS);
+		}
+		if (r->back_s > most)
+			run_fails(r, "%.1f Mbit/s %.1f s after the path was back, %.1f before",
+				  rate_from(i - 1, STAYS_MS), r->back_s, before);
+		run_wait(r, LOOK_MS);
+	}
+}
+
+/* -- the path, and what passes ------------------------------------------------------------ */
+
+/* Each new connection gets a cap of its own. */
+static void caps(struct run *r)
+{
+	unsigned mbit = r->row->cap_mbit;
+
+	must(r, hosts_cap(&r->hosts, mbit));
+	if (run_helper(r))
+		return;
+	for (;;) {
+		hosts_cap_new(&r->hosts, mbit);
+		usleep(20000);
+	}
+}
+
+static void begins(struct run *r)
+{
+	run_starts(r);
+	if (r->row->mbit)
+		must(r, hosts_shape(&r->hosts, r->row->mbit));
+	if (r->row->cap_mbit)
+		caps(r);
+	r->st->pace = r->row->pace_mbit * 1000000 / 8 / FLOWS_EACH_WAY;
+	run_opens(r);
+	run_talks(r);
+}
+
+void play_heal(struct run *r)
+{
+	struct trouble_at t = { .what = r->row->arg[0], .side = 2 };
+	unsigned ms = (unsigned)r->row->arg[1];
+	double before, during, again;
+
+	begins(r);
+	before = rate_before(r);
+	path_outage(r, t, true);
+	run_faults(r);
+	run_wait(r, ms / 2);
+	during = rate_for(r, ms - ms / 2);
+	path_outage(r, t, false);
+	run_heals(r);
+	again = rate_after(r, before);
+	run_note(r, "Mbit/s %.1f before, %.1f during, %.1f after: %.3f of before", before, during, again,
+		 again / before);
+	run_ends_well(r);
+}
+
+/* -- flap after flap ---------------------------------------------------------------------- */
+
+struct held {				/* by both ends */
+	unsigned files, threads, streams;
+	long rss_kib, heap_kib;
+};
+
+static unsigned entries(pid_t pid, const char *what)
+{
+	char path[64];
+	unsigned n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	d = opendir(path);
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static long resident_kib(pid_t pid)
+{
+	char path[64];
+	long all, rss = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "%ld %ld", &all, &rss) != 2)
+		rss = 0;
+	if (f)
+		fclose(f);
+	return rss * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static struct held count(struct run *r)
+{
+	static struct inet_diag_sockid ids[SOCKETS_MAX];
+	struct held h = { 0 };
+	unsigned asked = ++r->st->heap_ask;
+
+	for (unsigned e = 0; e < ENDS; e++) {
+		while (r->st->end[e].heap_told < asked)
+			run_wait(r, 1);
+		h.files += entries(r->pid[e], "fd");
+		h.threads += entries(r->pid[e], "task");
+		h.rss_kib += resident_kib(r->pid[e]);
+		h.heap_kib += (long)(r->st->end[e].heap / 1024);
+	}
+	h.streams = host_sockets(&r->hosts, HOST_A, 1U << TCP_ESTABLISHED, ids, SOCKETS_MAX);
+	return h;
+}
+
+static void flap(struct run *r)
+{
+	bool nic = r->row->arg[1];
+	int what = nic ? NIC_DOWN + (int)run_rnd(r, 2) : (int)run_rnd(r, CUT);
+	struct trouble_at t = { .what = what, .side = run_rnd(r, 3) };
+
+	path_outage(r, t, true);
+	run_faults(r);
+	run_wait(r, 20 + run_rnd(r, 700));
+	path_outage(r, t, false);
+	run_heals(r);
+	run_goes_on(r);
+	run_wait(r, run_rnd(r, 300));
+}
+
+static void say_held(const struct run *r, unsigned i, const struct held *h)
+{
+	if (r->o->verbose)
+		fprintf(stderr, "# %u flaps: %u descriptors, %u threads, %u streams, %ld KiB resident, "
+			"%ld KiB allocated\n", i, h->files, h->threads, h->streams, h->rss_kib, h->heap_kib);
+}
+
+void play_flaps(struct run *r)
+{
+	unsigned n = r->o->flaps ? (unsigned)r->o->flaps : (unsigned)r->row->arg[0];
+	unsigned first = n / 10 + 5;	/* what caches are to hold, they hold by then */
+	struct held then = { 0 }, now;
+
+	begins(r);
+	for (unsigned i = 1; i <= n; i++) {
+		flap(r);
+		if (i != first && i != n && i % 50)
+			continue;
+		run_wait(r, i == n ? 3000 : 1000);
+		now = count(r);
+		say_held(r, i, &now);
+		if (i == first)
+			then = now;
+	}
+	run_note(r, "%u flaps, after %u and %u: descriptors %u %u, threads %u %u, streams %u %u, RSS %ld %ld, "
+		 "heap %ld %ld KiB", n, first, n, then.files, now.files, then.threads, now.threads,
+		 then.streams, now.streams, then.rss_kib, now.rss_kib, then.heap_kib, now.heap_kib);
+	if (now.files > then.files || now.threads > then.threads || now.streams > then.streams)
+		run_fails(r, "descriptors, threads or streams have grown");
+	if (r->o->slow == 1 && now.rss_kib > then.rss_kib + 1024)
+		run_fails(r, "memory has grown");
+	if (now.heap_kib > then.heap_kib + 64)
+		run_fails(r, "allocations have grown");
+	run_ends_well(r);
+}

@@ -81,6 +81,7 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 	int traffic_class;
 	bool dialler;
 	bool has_ticket;		/* `ticket` is set, from wire version 2 on */
+	unsigned try_ms;		/* to wait for a first packet's answer, if there is one */
 	uint8_t ticket[BRAID_MAC_SIZE];	/* only the two ends know it: see braid_auth_ticket() */
 	void *priv;			/* made by setup(), taken over by lane_open() */
 	const char *failed;		/* the library call that failed, for people; or NULL */

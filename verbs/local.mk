@@ -37,6 +37,7 @@ libbraid_core_a_SOURCES += \
 	verbs/qp_self.c \
 	verbs/qp_setup.c \
 	verbs/qp_state.c \
+	verbs/qp_try.c \
 	verbs/recv.c \
 	verbs/recv.h \
 	verbs/route.c \

@@ -11,6 +11,7 @@
  *	qp_make	the NIC's objects: made, destroyed, receives posted
  *	qp_state, qp_gid, ece	its states, and what they need
  *	cm	the same over iWARP
+ *	qp_try	a first packet
  *	life	references, its end
  *	qp_setup	the handshake
  *	qp_self	a queue pair that is its own peer
@@ -104,6 +105,7 @@ struct braid_qp {
 	int cm_err;
 	int traffic_class;		/* NCCL's; -1: none */
 	bool dialler;
+	uint64_t tried_ns;		/* when its first packet was sent: qp_try.c */
 
 	/* sending: the link's lock */
 	struct braid_can can;		/* what the lane may offer: braid_verbs_tx_init() */
@@ -192,6 +194,12 @@ int braid_qp_gids(struct braid_qp *w, const struct braid_dev *dev,
 /* At the dialler: uses our GID of the type that the accepter has chosen. */
 int braid_qp_settle_gid(struct braid_qp *w, struct braid_setup *s,
 			const struct braid_qp_blob *peer);
+
+/* --- qp_try.c ------------------------------------------------------------------------------ */
+
+int braid_qp_try(struct braid_qp *w);	/* in the job that has connected it */
+/* Has that packet been answered?  0; -EAGAIN; -EHOSTUNREACH, with s->why: not within s->try_ms. */
+int braid_qp_tried(struct braid_qp *w, struct braid_setup *s);
 
 /* --- life.c -------------------------------------------------------------------------------- */
 

@@ -102,6 +102,8 @@ static void peer_run(struct braid_job *job)
 		w->err = braid_qp_settle_gid(w, &w->setup, &w->peer);
 		if (!w->err)
 			w->err = braid_qp_to_ready(w, &w->peer, w->setup.traffic_class);
+		if (!w->err)
+			w->err = braid_qp_try(w);
 	}
 	atomic_store(&w->made, true);
 	braid_qp_put(w);
@@ -229,7 +231,11 @@ int braid_qp_ready(struct braid_setup *s)
 	if (!atomic_load(&w->made))
 		return -EAGAIN;
 	err = outcome(s, w);
-	return err || w->port->fabric != BRAID_FABRIC_IWARP ? err : braid_cm_state(w);
+	if (err)
+		return err;
+	if (w->port->fabric == BRAID_FABRIC_IWARP)
+		return braid_cm_state(w);
+	return w->dialler ? braid_qp_tried(w, s) : 0;
 }
 
 void braid_qp_drop(struct braid_setup *s)

@@ -202,6 +202,8 @@ struct braid_link_lane_count {		/* core/setup/lane_count.c: would another lane h
 	bool trim;			/* the present trial: would fewer lanes do? */
 	bool double_next;		/* going to all lanes at once did not help */
 	uint64_t trim_ns, trim_wait_ns;
+	unsigned before;		/* lanes before the last decision, and when that was */
+	uint64_t decided_ns;
 };
 
 #endif

@@ -27,6 +27,8 @@ static const char *setup_text(int err)
 		return "what came up is plain TCP: that end's log says why";
 	case ENETDOWN:
 		return "its port is down, or has just failed";
+	case EHOSTUNREACH:
+		return "its first packet had no answer: the path does not carry it";
 	case EBUSY:
 		return "its NIC does not answer commands";
 	default:

@@ -31,7 +31,11 @@
 #include "core/setup/watched.h"
 #include "core/transport.h"
 
-enum { DIAL_MS = 500 };			/* that the peer's dial may take */
+enum {
+	DIAL_MS = 500,			/* that the peer's dial may take */
+	TRY_MS = 800,			/* for the answer to a better carrier's first packet ... */
+	TRY_AGAIN_MS = 250,		/* ... when the lane's socket waits meanwhile */
+};
 
 int braid_join_close_lane(struct braid_conn *c)
 {
@@ -65,6 +69,7 @@ void braid_join_setup(struct braid_conn *c)
 	c->setup.again = c->lane;
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
+	c->setup.try_ms = c->lane && !c->lane->tr->blob ? TRY_AGAIN_MS : TRY_MS;
 	c->setup.to = (const struct sockaddr *)&c->to;
 	c->setup.has_ticket = c->version >= 2;
 	braid_auth_ticket(c->key, c->m1, c->m2, c->setup.ticket);
@@ -114,7 +119,7 @@ static void note_transport(struct braid_link *link, const struct braid_conn *c, 
 	if (link->dialler && (c->tr->blob || err))
 		link->setup.path[c->path].better = !final;
 	if (err && link->dialler)	/* EIO: that transport had come up before, and failed */
-		braid_path_plain(link, c->path, err != ENETDOWN,
+		braid_path_plain(link, c->path, err != ENETDOWN && err != EHOSTUNREACH,
 				 c->refused && err != EIO ? c->refused->rest_s : 0, now);
 	/* No WARN: a peer also refuses if it closes the returning lane once more. */
 	if ((c->lane && err == ECONNREFUSED) || err == EALREADY)

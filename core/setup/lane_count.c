@@ -10,6 +10,7 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/msg/comms.h"
+#include "core/setup/health.h"
 #include "core/setup/links.h"
 
 enum {
@@ -21,6 +22,7 @@ enum {
 	TRIM_MS = 10000, TRIM_MAX_MS = 300000,	/* between tries of fewer lanes */
 	OPEN_MS = 1000,			/* to wait for lanes to come up */
 	REST_MS = 10000,		/* nothing acknowledged for so long: start anew */
+	NOTICE_MS = 1500,		/* a lane that stands still is found to be ill by then */
 	ROUNDS = 3,			/* comparisons that must all be won */
 	GAIN_PERCENT = 110,		/* of the rate of fewer lanes, to keep more */
 	CLEAR_PERCENT = 250,		/* the same, where one comparison is enough */
@@ -137,6 +139,39 @@ static void finish(struct braid_link *link, bool keep, uint64_t now)
 	if (after == before && *wait < most)
 		*wait *= 2;
 	link->lane_count.trim_ns = now + link->lane_count.trim_wait_ns;
+	link->lane_count.before = before;
+	link->lane_count.decided_ns = now;
+}
+
+static bool any_ill(const struct braid_link *link, uint64_t now)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (!braid_health_well(link->lane[i], now))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A lane is down, or stands still: rates say nothing about the number of lanes.  Use as many as
+ * before the present trial, or before one that ended while the lane stood still already.
+ */
+static void put_off(struct braid_link *link, uint64_t now)
+{
+	bool trial = link->lane_count.phase != STEADY;
+	unsigned n = link->lane_count.trim ? link->lane_count.many : link->lane_count.few;
+
+	if (!trial && link->lane_count.decided_ns &&
+	    braid_since(link->lane_count.decided_ns, now) <= NOTICE_MS * MS) {
+		n = link->lane_count.before;
+		trial = n > braid_link_active(link);
+	}
+	if (trial)
+		braid_link_set_active(link, n);
+	link->lane_count.phase = STEADY;
+	link->lane_count.decided_ns = 0;
+	link->lane_count.next_try_ns = now + first_wait_ns(link);
+	link->lane_count.trim_ns = now + link->lane_count.trim_wait_ns;
 }
 
 /*
@@ -179,6 +214,10 @@ static void compare(struct braid_link *link, uint64_t now)
 	double few = link->lane_count.few_rate, many = link->lane_count.many_rate;
 	bool keep, clear, last = ++link->lane_count.round == ROUNDS;
 
+	if (few <= 0 || many <= 0) {	/* nothing moved: an outage begins, or there is nothing to do */
+		put_off(link, now);
+		return;
+	}
 	if (few > link->lane_count.most)
 		link->lane_count.most = few;
 	if (many < link->lane_count.least)
@@ -271,7 +310,12 @@ static void sample(struct braid_link *link, uint64_t now)
 	link->lane_count.at_ns = now;
 	link->lane_count.bytes = bytes;
 	link->lane_count.starved = starved;
-	step(link, rate, full, now);
+	if (any_ill(link, now)) {
+		link->lane_count.moved_ns = now;	/* this is no rest */
+		put_off(link, now);
+	} else {
+		step(link, rate, full, now);
+	}
 }
 
 void braid_lane_count_tick(struct braid_link *link, uint64_t now)

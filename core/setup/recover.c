@@ -7,6 +7,7 @@
 
 #include "core/base/os.h"
 #include "core/base/units.h"
+#include "core/dev.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
@@ -21,6 +22,7 @@
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
 #include "core/setup/watched.h"
+#include "core/transport.h"
 
 enum {
 	ASLEEP_MS = 3000,		/* between two ticks; if longer, this process did not run */
@@ -63,6 +65,14 @@ static bool may_renew(const struct braid_lane *lane, uint64_t now)
 	return true;
 }
 
+/* Is the path's port up, as far as its best transport knows? */
+static bool is_usable(const struct braid_link *link, unsigned path)
+{
+	const struct braid_dev *dev = link->setup.path[path].dev;
+
+	return dev->best->usable(dev);
+}
+
 /* The end that dialled the link dials its lanes. */
 static void dial_lanes(struct braid_link *link, uint64_t now)
 {
@@ -79,7 +89,8 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 			braid_redial_corrupt(lane, now);
 		path = braid_path_for(link, i, now);
 		if (braid_lane_has_failed(lane) && lane->fd < 0) {
-			braid_path_plain(link, lane->recover.path, true, 0, now);
+			braid_path_plain(link, lane->recover.path,
+					 is_usable(link, lane->recover.path), 0, now);
 			braid_lane_forget_failure(lane);
 		}
 		astray = lane->recover.path != path || braid_redial_is_poor(lane, path, now) ||

@@ -23,7 +23,7 @@
 #define OVER_UCX "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=w0"
 
 /* 5 s are promised until the rate is back; both paths and NICs are slower than the CPUs. */
-#define HEALS 'R', HEAL, play_heal, .heal_s = 5, .max_size = 128 * K, .slots = 16, .alone = true, \
+#define HEALS 'R', HEAL, play_heal, .heal_s = 5, .max_size = 256 * K, .whole = true, .alone = true, \
 	.limit_s = 300
 #define SHAPED HEALS, .mbit = 200
 #define RDMA(kind) HEALS, .mbit = 100, .pace_mbit = 200, .needs = "tests/fake/.libs/libibverbs.so.1", \

@@ -341,6 +341,7 @@ static void start_ends(struct run *r, const struct flow *old)
 	st->born_ns = now_ns();
 	st->slots = r->row->slots ? r->row->slots : 8;
 	st->max_size = r->row->max_size ? r->row->max_size : 1 << 20;
+	st->whole = r->row->whole;
 	r->st = st;
 	if (old)
 		memcpy(st->old, old->handle, sizeof(st->old));

@@ -40,6 +40,7 @@ struct row {
 	const char *needs;		/* a file there; without it the row is skipped */
 	double stall_s, heal_s, error_s;	/* what is promised; 0: nothing */
 	size_t max_size;		/* of messages; 0: 1 MiB */
+	bool whole;			/* all messages have that size */
 	unsigned slots;			/* in flight per flow; 0: 8 */
 	bool posted;			/* concerns receives that are posted: no one-sided row */
 	bool late;			/* calls' times say nothing here: CPUs are taken away */

@@ -54,10 +54,11 @@ static bool cap_one(const struct hosts *h, unsigned class, unsigned b_port, unsi
 
 	for (unsigned i = 0; i < 2; i++)
 		well = well && host_tc(h, HOST_M, "class add dev %c0 parent 1: classid 1:%x htb rate %umbit "
-				       "burst 128k cburst 128k quantum 64000\n"
+				       "burst 70k cburst 70k quantum 64000\n"
+				       "qdisc add dev %c0 parent 1:%x bfifo limit 200k\n"
 				       "filter add dev %c0 parent 1: protocol ip prio 1 u32 "
 				       "match ip sport %u 0xffff match ip dport %u 0xffff flowid 1:%x\n",
-				       sides[i], class, mbit, sides[i], i ? a_port : b_port,
+				       sides[i], class, mbit, sides[i], class, sides[i], i ? a_port : b_port,
 				       i ? b_port : a_port, class);
 	return well;
 }

@@ -96,6 +96,7 @@ struct stage {
 	uint64_t seed, born_ns;
 	unsigned slots;			/* in flight per flow */
 	size_t max_size;
+	bool whole;			/* all messages have that size */
 	int devices[ENDS], dev[ENDS];	/* how many are fused; if one, its index */
 	unsigned stdio;			/* STDIO_KEPT, ... */
 	bool one_sided;			/* puts, signals and gets instead of messages */

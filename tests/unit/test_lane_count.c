@@ -16,7 +16,9 @@
 #include <string.h>
 
 #include "core/setup/lane_count.h"
+#include "core/link/state.h"
 #include "core/setup/links.h"
+#include "core/setup/redial.h"
 #include "core/base/param.h"
 #include "tests/lib/pair.h"
 
@@ -298,6 +300,46 @@ static void a_link_that_never_starves_is_left_alone(void **state)
 	assert_int_equal(p.end[0]->nlanes, 1);
 }
 
+/* A lane that stands still is found to be ill after a while; in an outage nothing moves. */
+static void outage(unsigned unseen_ms, unsigned ms)
+{
+	struct network none = { .rate = each_lane_adds, .idle = true, .starving = true };
+	struct braid_lane *lane = p.end[0]->lane[0];
+
+	live(&none, unseen_ms);
+	braid_lane_set_suspect(lane, null_now_ns - BRAID_SUSPECT_MS * 1000000ull);
+	live(&none, ms);
+	braid_lane_set_suspect(lane, 0);
+}
+
+static void an_outage_costs_no_lanes(void **state)
+{
+	struct network net = { .rate = each_lane_adds, .starving = true };
+
+	for (unsigned i = 0; i < 60; i++) {
+		teardown(state);
+		setup(state);
+		live(&net, 9000 + 50 * i);	/* also while half of the lanes are tried */
+		outage(600, i % 2 ? 3000 : 30000);
+		assert_int_equal(active(), 8);
+		live(&net, 5000);
+		assert_int_equal(least, 8);
+	}
+}
+
+/* The rates of a try say nothing if a lane stands still in it. */
+static void an_outage_brings_no_lanes_that_bring_nothing(void **state)
+{
+	struct network net = { .rate = one_lane_fills_it, .starving = true };
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		live(&net, 1000 + 37 * i);
+		outage(600, 3000);
+		assert_int_equal(active(), 1);
+	}
+}
+
 static void a_link_that_rests_goes_back_to_its_start(void **state)
 {
 	struct network busy = { .rate = each_lane_adds, .starving = true };
@@ -461,6 +503,8 @@ int main(void)
 		CASE(more_lanes_that_are_slower_are_taken_back),
 		CASE(weather_is_not_taken_for_gain),
 		CASE(a_link_that_never_starves_is_left_alone),
+		CASE(an_outage_costs_no_lanes),
+		CASE(an_outage_brings_no_lanes_that_bring_nothing),
 		CASE(a_link_that_rests_goes_back_to_its_start),
 		CASE(traffic_that_ends_in_a_try_leaves_no_more_lanes_in_use),
 		CASE(lanes_that_cannot_be_opened_are_done_without),

@@ -23,6 +23,8 @@ tools_libtools_a_SOURCES = \
 	tools/opt.h \
 	tools/proxy.c \
 	tools/proxy.h \
+	tools/rates.c \
+	tools/rates.h \
 	tools/rma.c \
 	tools/rma.h \
 	tools/smc.c \
@@ -177,7 +179,9 @@ tools_libtools_a_SOURCES = \
 	tools/validate/mr.c \
 	tools/validate/net.c \
 	tools/validate/order.c \
+	tools/validate/heal.c \
 	tools/validate/outage.c \
+	tools/validate/outage.h \
 	tools/validate/path.c \
 	tools/validate/path.h \
 	tools/validate/perf.c \
@@ -199,6 +203,7 @@ tools_libtools_a_SOURCES = \
 	tools/validate/servant.c \
 	tools/validate/smc.c \
 	tools/validate/stranger.c \
+	tools/validate/stream.c \
 	tools/validate/validate.c \
 	tools/validate/validate.h \
 	tools/validate/verdict.c \

@@ -16,16 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/rates.h"
+
 enum {
-	LOOK_MS = 20,			/* between two samples of what has arrived */
 	STEADY_S = 20,			/* at most, until the rate before is steady */
 	BEFORE_MS = 3000,		/* the rate before is of so long */
-	BACK_MS = 1000,			/* the rate is back if it is for so long ... */
-	STAYS_MS = 3000,		/* ... and for so long */
-	SAMPLES = 65536,
 };
-
-static const double goal = 0.97;
 
 static uint64_t arrived_bytes(const struct run *r)
 {
@@ -45,65 +41,51 @@ static double rate_for(struct run *r, unsigned ms)
 	return (double)(arrived_bytes(r) - bytes) * 8e3 / (double)(now_ns() - from);
 }
 
-/* Waits until two seconds in a row carry as much as the one before them: lanes have been found. */
+/* The rate before, once lanes have been found. */
 static double rate_before(struct run *r)
 {
-	double last = rate_for(r, 1000), now;
-	int steady = 0;
+	unsigned steady = 0;
+	double last = 0;
 
-	for (int i = 0; i < STEADY_S && steady < 2; i++, last = now) {
-		now = rate_for(r, 1000);
-		steady = now > last * 0.98 && now < last * 1.02 ? steady + 1 : 0;
-	}
+	for (int i = 0; i < STEADY_S && !rates_steady(rate_for(r, 1000), &last, &steady); i++)
+		;
 	return rate_for(r, BEFORE_MS);
 }
 
 /* -- after -------------------------------------------------------------------------------- */
 
-static struct {
-	unsigned n;
-	uint64_t ns[SAMPLES], bytes[SAMPLES];
-} after;
+static struct rates after;
 
-static void sample(const struct run *r)
+static double sample_s(const struct run *r, unsigned i)
 {
-	if (after.n == SAMPLES)
-		return;
-	after.ns[after.n] = now_ns();
-	after.bytes[after.n++] = arrived_bytes(r);
+	return (double)(after.at[i].ns - r->heal_ns) / 1e9;
 }
 
-/* The rate from sample i on, for so long; below 0: not known yet. */
-static double rate_from(unsigned i, unsigned ms)
+static void say_rates(const struct run *r)
 {
-	unsigned k = i;
+	enum { EACH = 500 / RATES_LOOK_MS };
 
-	while (k < after.n && after.ns[k] < after.ns[i] + ms * 1000000ULL)
-		k++;
-	if (k == after.n)
-		return -1;
-	return (double)(after.bytes[k] - after.bytes[i]) * 8e3 / (double)(after.ns[k] - after.ns[i]);
+	for (unsigned i = 0; r->o->verbose && i + EACH < after.n; i += EACH)
+		fprintf(stderr, "# %.2f s after the path was back: %.1f Mbit/s\n", sample_s(r, i),
+			rates_from(&after, i, EACH * RATES_LOOK_MS));
 }
 
 /* Follows the rate until it is back, and stays.  Returns what it is then. */
 static double rate_after(struct run *r, double before)
 {
-	double most = r->row->heal_s * 10 * r->o->slow;
-	unsigned i = 0;
+	double most = r->row->heal_s * 10 * r->o->slow, now;
 
-	after.n = 0;
-	for (;;) {
-		sample(r);
-		for (; i < after.n && rate_from(i, STAYS_MS) >= 0; i++) {
-			r->back_s = (double)(after.ns[i] - r->heal_ns) / 1e9;
-			if (rate_from(i, BACK_MS) >= goal * before && rate_from(i, STAYS_MS) >= goal * before)
-				return rate_from(i, STAYS_MS);
-		}
-		if (r->back_s > most)
-			run_fails(r, "%.1f Mbit/s %.1f s after the path was back, %.1f before",
-				  rate_from(i - 1, STAYS_MS), r->back_s, before);
-		run_wait(r, LOOK_MS);
-	}
+	after.n = after.i = 0;
+	do {
+		run_wait(r, RATES_LOOK_MS);
+		rates_add(&after, now_ns(), arrived_bytes(r));
+		if (after.i < after.n && sample_s(r, after.i) > most)
+			run_fails(r, "%.1f Mbit/s %.1f s after the path was back, %.1f before", now,
+				  sample_s(r, after.i), before);
+	} while (!rates_back(&after, before, &now));
+	r->back_s = sample_s(r, after.i);
+	say_rates(r);
+	return now;
 }
 
 /* -- the path, and what passes ------------------------------------------------------------ */

@@ -11,7 +11,7 @@ static const struct vcheck *const tables[] = {
 	validate_comms, validate_flush, validate_mr, validate_rma_table, validate_rma_group,
 	validate_rma_put, validate_rma_signal, validate_rma_order, validate_rma_window,
 	validate_rma_fault, validate_path, validate_iwarp, validate_smc, validate_fault,
-	validate_outage, validate_scale, validate_perf,
+	validate_outage, validate_heal, validate_scale, validate_perf,
 };
 enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
 

@@ -83,6 +83,27 @@ const char *move(struct validate *v, struct conn *conn, const struct msg *m, int
 /* Move one message each way, over two comms made for it. */
 void move_one(struct validate *v, size_t size);
 
+/* -- message after message (stream.c) ----------------------------------------------------- */
+
+enum { STREAM_SLOTS = 8, STREAM_SIZE = 256 << 10 };
+
+struct stream {
+	struct net *net;
+	void *comm;
+	bool is_recv;
+	bool ends;			/* the sender's: set it, and the stream ends soon */
+	uint64_t seed, ready, posted, done, end;
+	unsigned last;			/* messages sent that say that it ends */
+	struct op op[STREAM_SLOTS];
+	struct buf buf[STREAM_SLOTS];
+	uint64_t bytes;			/* whose messages are done */
+	char bad[256];			/* an error, also in the data; "": none */
+};
+
+void stream_begin(struct validate *v, struct stream *s, void *comm, bool is_recv, uint64_t seed);
+bool stream_step(struct stream *s);	/* posts and tests; true: it has ended, or s->bad says why not */
+void stream_end(struct stream *s);
+
 /* -- chance, time, leaks (watch.c) -------------------------------------------------------- */
 
 uint64_t chance(struct validate *v, uint64_t below);
@@ -104,7 +125,7 @@ double watch_blocked_us(const struct watch *w);
 
 enum far_what {
 	FAR_HELLO = 1, FAR_LISTEN, FAR_ACCEPT, FAR_CONNECT, FAR_TOUCH, FAR_POST, FAR_WAIT,
-	FAR_CLOSE, FAR_HOLD, FAR_FREEZE, FAR_DIE, FAR_COUNT, FAR_QUIT,
+	FAR_CLOSE, FAR_HOLD, FAR_FREEZE, FAR_DIE, FAR_COUNT, FAR_QUIT, FAR_STREAM,
 };
 
 struct order {				/* one order or answer; crosses hosts */

@@ -20,6 +20,7 @@ static const char *const names[] = {
 	"jitter_p99_over_p50", "bw_1M", "bw_64K", "bw_1M_4_comms", "bw_1M_both_ways", "rate_8B",
 	"cpu_1M", "latency_8B_over_tcp", "bw_1M_over_tcp", "death_noticed", "mesh_setup",
 	"fds_per_comm", "threads_per_comm", "kb_per_comm", "reap", "setup_first", "setup_next",
+	"rate_back",
 };
 
 bool limits_knows(const char *name, const char **ret_near)

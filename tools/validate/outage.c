@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "tools/validate/far.h"
+#include "tools/validate/outage.h"
 
 static void lo_set(struct validate *v, bool up)
 {
@@ -31,7 +32,7 @@ static void lo_set(struct validate *v, bool up)
 	close(fd);
 }
 
-static void own_network(struct validate *v)
+void own_network(struct validate *v)
 {
 	static struct options w;
 
@@ -48,7 +49,7 @@ static void own_network(struct validate *v)
 	setenv("BRAID_TRANSPORTS", "tcp", 1);
 }
 
-static bool command(const char *text)
+bool command(const char *text)
 {
 	char line[512];
 	int status;
@@ -138,13 +139,13 @@ static void outage(struct validate *v, bool (*down)(struct validate *v),
 	saw(v, "%s", *what ? what : "all data came");
 }
 
-static bool lo_down(struct validate *v)
+bool lo_down(struct validate *v)
 {
 	lo_set(v, false);
 	return true;
 }
 
-static bool lo_up(struct validate *v)
+bool lo_up(struct validate *v)
 {
 	lo_set(v, true);
 	return true;
@@ -156,20 +157,25 @@ static void link_down(struct validate *v)
 	outage(v, lo_down, lo_up);
 }
 
-static bool port_down(struct validate *v)
+bool port_down(struct validate *v)
 {
 	return command(v->w->port_down);
 }
 
-static bool port_up(struct validate *v)
+bool port_up(struct validate *v)
 {
 	return command(v->w->port_up);
 }
 
-static void port(struct validate *v)
+void needs_port(struct validate *v)
 {
 	if (!v->w->port_down || !v->w->port_up)
 		skip(v, "no --port-down CMD and --port-up CMD");
+}
+
+static void port(struct validate *v)
+{
+	needs_port(v);
 	outage(v, port_down, port_up);
 }
 

@@ -27,7 +27,7 @@ struct servant {
 	int fd;
 	struct order now;		/* the order that is not answered yet */
 	bool busy;
-	uint64_t until;			/* when it is given up */
+	uint64_t from, until;		/* when it came; when it is given up */
 	uint64_t hold;			/* until then the servant moves nothing */
 	void *listens[COMMS_MAX], *comms[COMMS_MAX];
 	bool sends[COMMS_MAX];
@@ -36,6 +36,7 @@ struct servant {
 	struct job jobs[JOBS_MAX];
 	int n_jobs;
 	uint64_t bytes;			/* size of their buffers */
+	struct stream stream;		/* of FAR_STREAM */
 };
 
 static void answer(struct servant *s)
@@ -188,6 +189,28 @@ static void on_slow(struct servant *s)
 		refuse(s, "too many comms");
 }
 
+/* Receive message after message of a comm. */
+static void on_stream(struct servant *s)
+{
+	int i = s->now.comm;
+
+	if (i < 0 || i >= s->n_comms || !s->comms[i] || s->sends[i])
+		refuse(s, "no such comm");
+	if (!perf_room(STREAM_SLOTS * STREAM_SIZE))
+		refuse(s, "more memory than this listener may take");
+	s->until = deadline_ms((unsigned)s->now.ms);
+	stream_begin(&s->v, &s->stream, s->comms[i], true, s->now.seed[0]);
+}
+
+static void stream_there(struct servant *s)
+{
+	snprintf(s->now.text, sizeof(s->now.text), "%s", s->stream.bad);
+	if (!*s->now.text)
+		stream_end(&s->stream);
+	perf_room(0);
+	answer(s);
+}
+
 static void comm_there(struct servant *s, bool sends)
 {
 	if (!sends) {
@@ -217,7 +240,8 @@ static void jobs_there(struct servant *s)
 
 static void slow(struct servant *s)
 {
-	static const char *const what[] = { [FAR_ACCEPT] = "accept", [FAR_CONNECT] = "connect" };
+	static const char *const what[] = { [FAR_ACCEPT] = "accept", [FAR_CONNECT] = "connect",
+					    [FAR_STREAM] = "a stream's end" };
 	bool late = now_us() > s->until;
 
 	switch (s->now.what) {
@@ -228,6 +252,10 @@ static void slow(struct servant *s)
 	case FAR_CONNECT:
 		if (connect_step(s->v.net, s->now.handle, &s->fresh))
 			comm_there(s, true);
+		break;
+	case FAR_STREAM:
+		if (stream_step(&s->stream))
+			stream_there(s);
 		break;
 	default:
 		if (jobs_step(s->jobs, (size_t)s->n_jobs))
@@ -240,7 +268,7 @@ static void slow(struct servant *s)
 				     (unsigned)s->now.ms / 1000);
 	}
 	if (s->busy && late)
-		LATE("%s: not there after %d s", what[s->now.what], WAIT_MS / 1000);
+		LATE("%s: not there after %u s", what[s->now.what], (unsigned)((now_us() - s->from) / 1000000));
 }
 
 static void obey(struct servant *s)
@@ -250,12 +278,13 @@ static void obey(struct servant *s)
 		[FAR_CONNECT] = on_slow, [FAR_TOUCH] = on_touch, [FAR_POST] = on_post,
 		[FAR_WAIT] = on_slow, [FAR_CLOSE] = on_close, [FAR_HOLD] = on_hold,
 		[FAR_FREEZE] = on_freeze, [FAR_DIE] = on_die, [FAR_COUNT] = on_count,
-		[FAR_QUIT] = on_quit,
+		[FAR_QUIT] = on_quit, [FAR_STREAM] = on_stream,
 	};
 
 	if (order_move(s->fd, &s->now, false, ANSWER_MS) != 0 || s->now.magic != order_magic)
 		_exit(0);
 	s->busy = true;
+	s->from = now_us();
 	s->now.status = 0;
 	if (s->now.what >= sizeof(rows) / sizeof(rows[0]) || !rows[s->now.what] ||
 	    (!s->v.net && s->now.what != FAR_HELLO && s->now.what != FAR_QUIT))

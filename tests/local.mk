@@ -531,6 +531,7 @@ unit_tests += \
 	tests/unit/test_verbs_qp_self \
 	tests/unit/test_verbs_qp_setup \
 	tests/unit/test_verbs_qp_state \
+	tests/unit/test_verbs_qp_try \
 	tests/unit/test_verbs_recv \
 	tests/unit/test_verbs_route \
 	tests/unit/test_verbs_rx \

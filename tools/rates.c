@@ -24,11 +24,14 @@ double rates_from(const struct rates *r, unsigned i, unsigned ms)
 
 bool rates_back(struct rates *r, double before, double *ret)
 {
+	double now;
+
 	for (; r->i < r->n; r->i++) {
-		*ret = rates_from(r, r->i, RATES_STAYS_MS);
-		if (*ret < 0)
+		now = rates_from(r, r->i, RATES_STAYS_MS);
+		if (now < 0)
 			return false;
-		if (*ret >= RATES_GOAL * before &&
+		*ret = now;
+		if (now >= RATES_GOAL * before &&
 		    rates_from(r, r->i, RATES_BACK_MS) >= RATES_GOAL * before)
 			return true;
 	}

@@ -102,6 +102,13 @@ broken_as()
 	END
 }
 
+@test "a rate that does not come back after an outage is found" {
+	unshare -n true 2>/dev/null || unshare -rn true 2>/dev/null || skip "no network of its own"
+	broken_as <<-END
+	tired fault-heal fault-link
+	END
+}
+
 @test "checks of how a plugin is loaded find what is wrong" {
 	broken_as <<-END
 	members load-members load-symbols,load-name

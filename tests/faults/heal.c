@@ -73,7 +73,7 @@ static void say_rates(const struct run *r)
 /* Follows the rate until it is back, and stays.  Returns what it is then. */
 static double rate_after(struct run *r, double before)
 {
-	double most = r->row->heal_s * 10 * r->o->slow, now;
+	double most = r->row->heal_s * 10 * r->o->slow, now = 0;
 
 	after.n = after.i = 0;
 	do {

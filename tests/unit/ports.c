@@ -223,7 +223,7 @@ int ends_meet_by(struct ends *e, struct braid_dev *from, struct braid_dev *to, c
 
 	*e = (struct ends){
 		.dialler = { .dev = from, .to = &to->net.addr.sa, .traffic_class = -1,
-			     .dialler = true },
+			     .dialler = true, .try_ms = 300 },
 		.accepter = { .dev = to, .to = &from->net.addr.sa, .traffic_class = -1 },
 	};
 	if (ticket) {

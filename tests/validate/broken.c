@@ -21,7 +21,7 @@
  *	death	errors are not returned			class	init's class of traffic is dropped
  *	reuse	sends are done before they are		crash	a receive is a SIGSEGV
  *	hang	no receive is ever done			none	it has no device
- *	large	a bit of what is over 256 KiB
+ *	large	a bit of what is over 256 KiB		tired	slow after a pause of a second
  *
  * One is not broken, and does no more than NCCL asks for:
  *	oldest	only a comm's oldest request may be tested, one receive at a time, tags are not looked at
@@ -33,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/abi.h"
@@ -322,6 +323,27 @@ static void spoil(struct request *r, int *sizes)
 	}
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+/* Nothing was done for a second: from then on each request takes a while. */
+static void tire(void)
+{
+	static uint64_t last;
+	static bool is_tired;
+	uint64_t now = now_us();
+
+	is_tired |= last && now - last > 1000000;
+	last = now;
+	if (is_tired)
+		usleep(10000);
+}
+
 static ncclResult_t test(void *req, int *done, int *sizes)
 {
 	struct request *r = req;
@@ -353,6 +375,8 @@ static ncclResult_t test(void *req, int *done, int *sizes)
 	}
 	if (res == ncclSuccess && *done && r->is_recv)
 		spoil(r, sizes);
+	if (res == ncclSuccess && *done && is("tired"))
+		tire();
 	if (res == ncclSuccess && *done)
 		r->used = false;
 	return fault(res);

@@ -265,7 +265,7 @@ nccl_tests = \
 	tests/nccl/ucx.sh \
 	$(nccl_quick_tests)
 
-fault_tests = tests/faults/check.sh tests/faults/onesided.sh tests/faults/setup.sh
+fault_tests = tests/faults/check.sh tests/faults/heal.sh tests/faults/onesided.sh tests/faults/setup.sh
 
 cli_tests = \
 	tests/cli/completion.bats \
@@ -777,6 +777,7 @@ slow_tests = \
 	tests/faults/setup.sh \
 	tests/faults/check.sh \
 	tests/net/hashed.sh \
+	tests/faults/heal.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/rails.sh \

@@ -11,8 +11,7 @@
  *	qp_make	the NIC's objects: made, destroyed, receives posted
  *	qp_state, qp_gid, ece	its states, and what they need
  *	cm	the same over iWARP
- *	qp_try	a first packet
- *	life	references, its end
+ *	qp_try, life	a first packet; references, its end
  *	qp_setup	the handshake
  *	qp_self	a queue pair that is its own peer
  *
@@ -197,7 +196,7 @@ int braid_qp_settle_gid(struct braid_qp *w, struct braid_setup *s,
 
 /* --- qp_try.c ------------------------------------------------------------------------------ */
 
-int braid_qp_try(struct braid_qp *w);	/* in the job that has connected it */
+int braid_qp_try(struct braid_qp *w);	/* in its job */
 /* Has that packet been answered?  0; -EAGAIN; -EHOSTUNREACH, with s->why: not within s->try_ms. */
 int braid_qp_tried(struct braid_qp *w, struct braid_setup *s);
 

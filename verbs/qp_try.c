@@ -44,7 +44,8 @@ int braid_qp_tried(struct braid_qp *w, struct braid_setup *s)
 	if (n > 0 && wc.status == IBV_WC_SUCCESS)
 		return 0;
 	if (n)
-		return no_answer(w, s, n > 0 ? braid_ibv.wc_status_str(wc.status) : "a broken queue");
+		return no_answer(w, s, n < 0 ? "a queue of completions is broken" :
+					       braid_ibv.wc_status_str(wc.status));
 	if (braid_since(w->tried_ns, braid_os->now_ns()) < s->try_ms * MS)
 		return -EAGAIN;
 	return no_answer(w, s, "the peer's NIC did not answer");

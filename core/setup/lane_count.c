@@ -214,7 +214,8 @@ static void compare(struct braid_link *link, uint64_t now)
 	double few = link->lane_count.few_rate, many = link->lane_count.many_rate;
 	bool keep, clear, last = ++link->lane_count.round == ROUNDS;
 
-	if (few <= 0 || many <= 0) {	/* nothing moved: an outage begins, or there is nothing to do */
+	/* Nothing moved: an outage begins, or there is nothing to do. */
+	if (few <= 0 || many <= 0) {
 		put_off(link, now);
 		return;
 	}

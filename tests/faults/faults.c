@@ -274,12 +274,17 @@ static bool is_one_sided(const struct row *row)
 	       !(row->net == TWO_PATHS && row->nic[END_B] == ALL);
 }
 
+static unsigned mode(void)
+{
+	return all.o.brief ? BRIEF : all.o.heal ? HEAL : all.o.soak ? SOAK : CHECK;
+}
+
 static bool wanted(const struct row *row)
 {
 	const char *list = all.o.rows, *at;
 	size_t len = strlen(row->fault);
 
-	if (!(row->when & (all.o.heal ? HEAL : all.o.soak ? SOAK : CHECK)))
+	if (!(row->when & mode()))
 		return false;
 	if (all.o.one_sided && !is_one_sided(row))
 		return false;
@@ -294,7 +299,7 @@ static bool wanted(const struct row *row)
 	return false;
 }
 
-/* A row that takes CPUs away would slow down other runs; other runs would slow down one that measures. */
+/* A row that takes CPUs away would slow other runs down, and they would slow down one that measures. */
 static bool is_alone(const struct row *row)
 {
 	return row->late || row->alone;
@@ -385,7 +390,7 @@ static void list_rows(void)
 	for (unsigned i = 0; i < n_rows; i++)
 		printf("%-4s %c %-5s %s\n", rows[i].fault, rows[i].class,
 		       rows[i].when == CHECK ? "check" : rows[i].when == SOAK ? "soak" :
-		       rows[i].when == HEAL ? "heal" : "both",
+		       rows[i].when & HEAL ? "heal" : "both",
 		       rows[i].what);
 }
 
@@ -410,6 +415,7 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 		  0, 0 },
 		{ OPT_FLAG, "soak", NULL, "the long variants of the rows", &o->soak, 0, 0 },
 		{ OPT_FLAG, "heal", NULL, "the rows that measure the rate after a fault", &o->heal, 0, 0 },
+		{ OPT_FLAG, "brief", NULL, "some of these, with few flaps", &o->brief, 0, 0 },
 		{ OPT_FLAG, "own-machine", NULL, "nobody else is on it: its clock may be set", &o->own_machine,
 		  0, 0 },
 		{ OPT_FLAG, "tap", NULL, "print TAP", &o->tap, 0, 0 },

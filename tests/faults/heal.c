@@ -21,6 +21,7 @@
 enum {
 	STEADY_S = 20,			/* at most, until the rate before is steady */
 	BEFORE_MS = 3000,		/* the rate before is of so long */
+	MORE_KIB = 1024,		/* less is no growth */
 };
 
 static uint64_t arrived_bytes(const struct run *r)
@@ -213,31 +214,43 @@ static void say_held(const struct run *r, unsigned i, const struct held *h)
 			"%ld KiB allocated\n", i, h->files, h->threads, h->streams, h->rss_kib, h->heap_kib);
 }
 
+static void most(struct held *h, const struct held *now)
+{
+#define MOST(what) h->what = now->what > h->what ? now->what : h->what
+	MOST(files);
+	MOST(threads);
+	MOST(streams);
+	MOST(rss_kib);
+	MOST(heap_kib);
+#undef MOST
+}
+
 void play_flaps(struct run *r)
 {
 	unsigned n = r->o->flaps ? (unsigned)r->o->flaps : (unsigned)r->row->arg[0];
-	unsigned first = n / 10 + 5;	/* what caches are to hold, they hold by then */
+	unsigned half = n / 2;		/* what caches are to hold, they hold by then */
 	struct held then = { 0 }, now;
 
 	begins(r);
 	for (unsigned i = 1; i <= n; i++) {
 		flap(r);
-		if (i != first && i != n && i % 50)
+		if (i != half && i != n && i % 50)
 			continue;
-		run_wait(r, i == n ? 3000 : 1000);
+		run_wait(r, 2000);
 		now = count(r);
 		say_held(r, i, &now);
-		if (i == first)
-			then = now;
+		if (i <= half)
+			most(&then, &now);
 	}
 	run_note(r, "%u flaps, after %u and %u: descriptors %u %u, threads %u %u, streams %u %u, RSS %ld %ld, "
-		 "heap %ld %ld KiB", n, first, n, then.files, now.files, then.threads, now.threads,
+		 "heap %ld %ld KiB", n, half, n, then.files, now.files, then.threads, now.threads,
 		 then.streams, now.streams, then.rss_kib, now.rss_kib, then.heap_kib, now.heap_kib);
 	if (now.files > then.files || now.threads > then.threads || now.streams > then.streams)
 		run_fails(r, "descriptors, threads or streams have grown");
-	if (r->o->slow == 1 && now.rss_kib > then.rss_kib + 1024)
+	/* A lane that has been home keeps its larger queue, and not all have been by then. */
+	if (r->o->slow == 1 && now.rss_kib > then.rss_kib + MORE_KIB)
 		run_fails(r, "memory has grown");
-	if (now.heap_kib > then.heap_kib + 64)
+	if (now.heap_kib > then.heap_kib + MORE_KIB)
 		run_fails(r, "allocations have grown");
 	run_ends_well(r);
 }

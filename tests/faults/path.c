@@ -66,7 +66,7 @@ static void nic(struct run *r, const char *what)
 {
 	char program[512], line[768];
 
-	run_built(program, sizeof(program), "tests/fake/fakectl");
+	run_built(program, sizeof(program), "/tests/fake/fakectl");
 	snprintf(line, sizeof(line), "%s '%s'", program, what);
 	if (system(line))
 		run_fails(r, "%s failed", line);

@@ -15,20 +15,19 @@
 #ifdef HAVE_UCX
 #define UCX NULL
 #else
-#define UCX "built-with-ucx"		/* there is no such file */
+#define UCX "/built-with-ucx"		/* there is no such file */
 #endif
 #define LANES(n) "BRAID_LANES=" #n
-#define FAKE_RDMA "LD_LIBRARY_PATH=@tests/fake/.libs", "BRAID_TRANSPORTS=verbs,tcp"
-#define FAKE_SMC "LD_PRELOAD=@tests/fakesmc/.libs/smc.so", "FAKE_SMC=smcr", "BRAID_TRANSPORTS=smc,tcp"
+#define FAKE_RDMA "LD_LIBRARY_PATH=@/tests/fake/.libs", "BRAID_TRANSPORTS=verbs,tcp"
+#define FAKE_SMC "LD_PRELOAD=@/tests/fakesmc/.libs/smc.so", "FAKE_SMC=smcr", "BRAID_TRANSPORTS=smc,tcp"
 #define OVER_UCX "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=w0"
 
 /* 5 s are promised until the rate is back; both paths and NICs are slower than the CPUs. */
-#define HEALS 'R', HEAL, play_heal, .heal_s = 5, .max_size = 256 * K, .whole = true, .alone = true, \
-	.limit_s = 300
+#define HEALS .heal_s = 5, .max_size = 256 * K, .whole = true, .alone = true, .limit_s = 300
 #define SHAPED HEALS, .mbit = 200
-#define RDMA(kind) HEALS, .mbit = 100, .pace_mbit = 200, .needs = "tests/fake/.libs/libibverbs.so.1", \
+#define RDMA(kind) HEALS, .mbit = 100, .pace_mbit = 200, .needs = "/tests/fake/.libs/libibverbs.so.1", \
 	.env = { FAKE_RDMA, "BRAID_TEST_FAKE_DEVICES=nic0:" kind ",netdev=w0" }
-#define FLAPS 'R', HEAL, play_flaps, .heal_s = 5, .max_size = 128 * K, .alone = true, .limit_s = 7200
+#define FLAPS .heal_s = 5, .max_size = 128 * K, .alone = true, .limit_s = 7200
 
 const struct row rows[] = {
 	{ "F00", "no fault", 'X', BOTH, play_nothing, .stall_s = 1 },
@@ -143,43 +142,56 @@ const struct row rows[] = {
 	{ "F47", "job after job at the same port", 'X', BOTH, play_jobs, { 20, 1000 }, .stall_s = 1,
 	  .limit_s = 900 },
 	{ "F48", "the other end has ABI v6", 'X', BOTH, play_nothing, { -6 }, .stall_s = 1 },
-	{ "heal", "TCP, one lane, 3 s", SHAPED, .arg = { HOLE_MIDDLE, 3000 }, .env = { LANES(1) } },
-	{ "heal", "TCP, one lane, 30 s", SHAPED, .arg = { HOLE_MIDDLE, 30000 }, .env = { LANES(1) } },
-	{ "heal", "TCP, one lane, A's interface down, 5 s", SHAPED, .arg = { DOWN_A, 5000 },
-	  .env = { LANES(1) } },
-	{ "heal", "TCP, one lane, B's interface down, 5 s", SHAPED, .arg = { DOWN_B, 5000 },
-	  .env = { LANES(1) } },
-	{ "heal", "TCP, four lanes, 3 s", SHAPED, .arg = { HOLE_MIDDLE, 3000 }, .env = { LANES(4) } },
-	{ "heal", "TCP, four lanes, 30 s", SHAPED, .arg = { HOLE_MIDDLE, 30000 }, .env = { LANES(4) } },
-	{ "heal", "TCP, four lanes, 130 s", SHAPED, .arg = { HOLE_MIDDLE, 130000 }, .env = { LANES(4) } },
-	{ "heal", "TCP, lanes by measurement, carrier lost, 10 s", SHAPED, .arg = { DOWN_MIDDLE, 10000 },
-	  .env = { LANES(0) } },
-	{ "heal", "TCP, two NICs, one down, 3 s", SHAPED, .arg = { DOWN_MIDDLE, 3000 }, .net = TWO_PATHS,
-	  .env = { LANES(0) } },
-	{ "heal", "TCP, two NICs, one down, 30 s", SHAPED, .arg = { DOWN_MIDDLE, 30000 }, .net = TWO_PATHS,
-	  .env = { LANES(4) } },
-	{ "heal", "TCP, connections capped, 3 s", HEALS, .arg = { HOLE_MIDDLE, 3000 }, .cap_mbit = 25,
-	  .env = { LANES(0) } },
-	{ "heal", "TCP, connections capped, 30 s", HEALS, .arg = { HOLE_MIDDLE, 30000 }, .cap_mbit = 25,
-	  .env = { LANES(0) } },
-	{ "heal", "RoCE, port down, 3 s on TCP", RDMA("rocev2"), .arg = { NIC_DOWN, 3000 } },
-	{ "heal", "RoCE, port down, 30 s on TCP", RDMA("rocev2"), .arg = { NIC_DOWN, 30000 } },
-	{ "heal", "RoCE, black hole, 10 s on TCP", RDMA("rocev2"), .arg = { NIC_HOLE, 10000 } },
-	{ "heal", "RoCE, black hole, 60 s on TCP", RDMA("rocev2"), .arg = { NIC_HOLE, 60000 } },
-	{ "heal", "InfiniBand, black hole, 10 s on TCP", RDMA("ib"), .arg = { NIC_HOLE, 10000 } },
-	{ "heal", "iWARP, port down, 10 s on TCP", RDMA("iwarp"), .arg = { NIC_DOWN, 10000 } },
-	{ "heal", "UCX over TCP, 5 s", SHAPED, .arg = { HOLE_MIDDLE, 5000 }, .env = { OVER_UCX },
-	  .needs = UCX },
-	{ "heal", "UCX over TCP, 30 s", SHAPED, .arg = { HOLE_MIDDLE, 30000 }, .env = { OVER_UCX },
-	  .needs = UCX },
-	{ "heal", "SMC, 5 s", SHAPED, .arg = { HOLE_MIDDLE, 5000 }, .env = { FAKE_SMC },
-	  .needs = "tests/fakesmc/.libs/smc.so" },
-	{ "heal", "SMC, 30 s", SHAPED, .arg = { HOLE_MIDDLE, 30000 }, .env = { FAKE_SMC },
-	  .needs = "tests/fakesmc/.libs/smc.so" },
-	{ "flap", "TCP, four lanes", FLAPS, .mbit = 200, .arg = { 20 }, .env = { LANES(4) } },
-	{ "flap", "RoCE, to TCP and back", FLAPS, .mbit = 100, .pace_mbit = 200, .arg = { 20, 1 },
+	{ "heal", "TCP, one lane, 3 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 3000 },
+	  SHAPED, .env = { LANES(1) } },
+	{ "heal", "TCP, one lane, 30 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 30000 },
+	  SHAPED, .env = { LANES(1) } },
+	{ "heal", "TCP, one lane, A's interface down, 5 s", 'R', HEAL, play_heal, { DOWN_A, 5000 },
+	  SHAPED, .env = { LANES(1) } },
+	{ "heal", "TCP, one lane, B's interface down, 5 s", 'R', HEAL, play_heal, { DOWN_B, 5000 },
+	  SHAPED, .env = { LANES(1) } },
+	{ "heal", "TCP, four lanes, 3 s", 'R', HEAL | BRIEF, play_heal, { HOLE_MIDDLE, 3000 },
+	  SHAPED, .env = { LANES(4) } },
+	{ "heal", "TCP, four lanes, 30 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 30000 },
+	  SHAPED, .env = { LANES(4) } },
+	{ "heal", "TCP, four lanes, 130 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 130000 },
+	  SHAPED, .env = { LANES(4) } },
+	{ "heal", "TCP, lanes by measurement, carrier lost, 10 s", 'R', HEAL, play_heal, { DOWN_MIDDLE, 10000 },
+	  SHAPED, .env = { LANES(0) } },
+	{ "heal", "TCP, two NICs, one down, 3 s", 'R', HEAL, play_heal, { DOWN_MIDDLE, 3000 },
+	  SHAPED, .net = TWO_PATHS, .env = { LANES(0) } },
+	{ "heal", "TCP, two NICs, one down, 30 s", 'R', HEAL, play_heal, { DOWN_MIDDLE, 30000 },
+	  SHAPED, .net = TWO_PATHS, .env = { LANES(4) } },
+	{ "heal", "TCP, connections capped, 3 s", 'R', HEAL | BRIEF, play_heal, { HOLE_MIDDLE, 3000 },
+	  HEALS, .cap_mbit = 25, .env = { LANES(0) } },
+	{ "heal", "TCP, connections capped, 30 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 30000 },
+	  HEALS, .cap_mbit = 25, .env = { LANES(0) } },
+	{ "heal", "RoCE, port down, 3 s on TCP", 'R', HEAL | BRIEF, play_heal, { NIC_DOWN, 3000 },
+	  RDMA("rocev2") },
+	{ "heal", "RoCE, port down, 30 s on TCP", 'R', HEAL, play_heal, { NIC_DOWN, 30000 },
+	  RDMA("rocev2") },
+	{ "heal", "RoCE, black hole, 10 s on TCP", 'R', HEAL, play_heal, { NIC_HOLE, 10000 },
+	  RDMA("rocev2") },
+	{ "heal", "RoCE, black hole, 60 s on TCP", 'R', HEAL, play_heal, { NIC_HOLE, 60000 },
+	  RDMA("rocev2") },
+	{ "heal", "InfiniBand, black hole, 10 s on TCP", 'R', HEAL, play_heal, { NIC_HOLE, 10000 },
+	  RDMA("ib") },
+	{ "heal", "iWARP, port down, 10 s on TCP", 'R', HEAL, play_heal, { NIC_DOWN, 10000 },
+	  RDMA("iwarp") },
+	{ "heal", "UCX over TCP, 5 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 5000 },
+	  SHAPED, .env = { OVER_UCX }, .needs = UCX },
+	{ "heal", "UCX over TCP, 30 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 30000 },
+	  SHAPED, .env = { OVER_UCX }, .needs = UCX },
+	{ "heal", "SMC, 5 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 5000 },
+	  SHAPED, .env = { FAKE_SMC }, .needs = "/tests/fakesmc/.libs/smc.so" },
+	{ "heal", "SMC, 30 s", 'R', HEAL, play_heal, { HOLE_MIDDLE, 30000 },
+	  SHAPED, .env = { FAKE_SMC }, .needs = "/tests/fakesmc/.libs/smc.so" },
+	{ "flap", "TCP, four lanes", 'R', HEAL | BRIEF, play_flaps, { 20 },
+	  FLAPS, .mbit = 200, .env = { LANES(4) } },
+	{ "flap", "RoCE, to TCP and back", 'R', HEAL | BRIEF, play_flaps, { 20, 1 },
+	  FLAPS, .mbit = 100, .pace_mbit = 200,
 	  .env = { FAKE_RDMA, "BRAID_TEST_FAKE_DEVICES=nic0:rocev2,netdev=w0" },
-	  .needs = "tests/fake/.libs/libibverbs.so.1" },
+	  .needs = "/tests/fake/.libs/libibverbs.so.1" },
 	{ "mix", "outages, resets, stops, forks, idle times", 'R', BOTH, play_chaos,
 	  { 3000, 60000 }, .heal_s = 1, .limit_s = 150 },
 	{ "mix", "the same, with a second path", 'R', BOTH, play_chaos, { 3000, 60000 }, TWO_PATHS,

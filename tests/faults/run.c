@@ -266,7 +266,7 @@ void run_built(char *ret, size_t len, const char *name)
 {
 	const char *build = getenv("BRAID_TEST_BUILDDIR");
 
-	snprintf(ret, len, "%s/%s", build ? build : ".", name);
+	snprintf(ret, len, "%s%s", build ? build : ".", name);
 }
 
 void run_sets(const char *setting)

@@ -18,7 +18,7 @@
 #include "tests/faults/hosts.h"
 #include "tests/faults/stage.h"
 
-enum { CHECK = 1, SOAK = 2, HEAL = 4 };	/* in which mode a row is run, as a mask */
+enum { CHECK = 1, SOAK = 2, HEAL = 4, BRIEF = 8 };	/* in which mode a row is run, as a mask */
 enum { ROW_ENV = 6 };
 
 struct run;
@@ -54,7 +54,7 @@ extern const unsigned n_rows;
 struct options {
 	const char *plugin, *rows, *what, *json, *wire;
 	int abi, seeds, seed, lanes, jobs, flaps;
-	bool soak, heal, tap, list, verbose, own_machine, one_sided;
+	bool soak, heal, brief, tap, list, verbose, own_machine, one_sided;
 	unsigned slow;			/* a factor on all deadlines */
 };
 
@@ -128,7 +128,7 @@ void run_act_ends(struct run *r);	/* both ends have closed: prepares the next ac
 
 /* Sets a row's NAME=VALUE in this process. */
 void run_sets(const char *setting);
-/* A file of the build. */
+/* A file of the build; name: /tests/... */
 void run_built(char *ret, size_t len, const char *name);
 double run_peer_timeout_s(const struct run *r);	/* the row's BRAID_PEER_TIMEOUT */
 

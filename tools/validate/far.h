@@ -101,7 +101,8 @@ struct stream {
 };
 
 void stream_begin(struct validate *v, struct stream *s, void *comm, bool is_recv, uint64_t seed);
-bool stream_step(struct stream *s);	/* posts and tests; true: it has ended, or s->bad says why not */
+/* Post and test; true: it has ended, or s->bad says why not. */
+bool stream_step(struct stream *s);
 void stream_end(struct stream *s);
 
 /* -- chance, time, leaks (watch.c) -------------------------------------------------------- */

@@ -87,8 +87,8 @@ static void measure_after(struct trial *t)
 		rates_add(&r, now_us() * 1000, t->s.bytes);
 		s = (double)(r.at[r.i < r.n ? r.i : 0].ns / 1000 - from) / 1e6;
 		if (s > PROMISED_S * TIMES)
-			FAIL("%.0f Mbit/s %.0f s after the link was back, %.0f before", t->after, s,
-			     t->before);
+			FAIL("%.0f Mbit/s %.0f s after the link was back, %.0f before",
+			     t->after, s, t->before);
 	} while (!rates_back(&r, t->before, &t->after));
 	t->back_s = (double)(r.at[r.i].ns / 1000 - from) / 1e6;
 }
@@ -100,7 +100,8 @@ static bool step_on(void *arg)
 	return stream_step(&t->s);
 }
 
-static void heal(struct validate *v, bool (*down)(struct validate *v), bool (*up)(struct validate *v))
+static void heal(struct validate *v, bool (*down)(struct validate *v),
+		 bool (*up)(struct validate *v))
 {
 	static struct trial t;
 	struct conn conn;

@@ -268,7 +268,8 @@ static void slow(struct servant *s)
 				     (unsigned)s->now.ms / 1000);
 	}
 	if (s->busy && late)
-		LATE("%s: not there after %u s", what[s->now.what], (unsigned)((now_us() - s->from) / 1000000));
+		LATE("%s: not there after %u s", what[s->now.what],
+		     (unsigned)((now_us() - s->from) / 1000000));
 }
 
 static void obey(struct servant *s)

@@ -318,6 +318,7 @@ static void lane_close(struct braid_lane *lane)
 	struct braid_link *link = lane->link;
 
 	lane->tr->lane_close(lane);
+	braid_txq_drop_kept(&lane->tx);
 	lane->loss.stopping = false;
 	braid_lane_reads_lost(lane);
 	/* DOWN frames about other lanes may have been lost with this one: send them again. */

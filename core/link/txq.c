@@ -46,13 +46,8 @@ int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 	return 0;
 }
 
-void braid_txq_fini(struct braid_txq *q)
+void braid_txq_drop_kept(struct braid_txq *q)
 {
-	if (q->f) {
-		for (uint32_t i = q->f_acked; i != q->f_head; i++)
-			braid_txf_drop_own(&q->f[i & q->fmask]);
-	}
-	q->f_acked = q->f_peer_acked = q->f_head;
 	while (q->kept) {
 		struct braid_kept *k = q->kept;
 
@@ -60,6 +55,16 @@ void braid_txq_fini(struct braid_txq *q)
 		free(k->ring);
 		free(k);
 	}
+}
+
+void braid_txq_fini(struct braid_txq *q)
+{
+	if (q->f) {
+		for (uint32_t i = q->f_acked; i != q->f_head; i++)
+			braid_txf_drop_own(&q->f[i & q->fmask]);
+	}
+	q->f_acked = q->f_peer_acked = q->f_head;
+	braid_txq_drop_kept(q);
 	free(q->ring);
 	free(q->f);
 	q->ring = NULL;

@@ -27,6 +27,8 @@ void braid_tx_leave(struct braid_lane *lane);
 
 /* Keep the frame as a VOID, so that the frames behind it keep their numbers. */
 void braid_txf_void(struct braid_txq *q, struct braid_txf *f, bool sent);
+/* Free the former rings: the NIC that could read them has stopped. */
+void braid_txq_drop_kept(struct braid_txq *q);
 /*
  * For a replay: the peer has received `frames` in all, and the rest will be sent again unchanged.
  * The lane stands still.  0, or -EPROTO if that count is impossible.

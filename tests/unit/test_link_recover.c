@@ -331,6 +331,18 @@ static void the_frames_of_a_lost_home_move_to_another_in_order(void **state)
 	assert_int_equal(stub.link->lanes.home, 1);
 }
 
+/* A home that moves again and again, over NICs, leaves nothing behind. */
+static void a_former_queue_is_kept_only_until_the_nic_has_stopped(void **state)
+{
+	(void)state;
+	home_is_down_at_both_ends(2, 0);
+	braid_link_rehome(stub.link);
+	assert_non_null(stub_at(1)->tx.kept);		/* our NIC may still read it */
+	lost(1, -EIO);
+	assert_int_equal(braid_lane_fence(stub_at(1)), 0);
+	assert_null(stub_at(1)->tx.kept);
+}
+
 static void all_but_chunks_move_while_the_peers_nic_may_write(void **state)
 {
 	(void)state;
@@ -532,6 +544,7 @@ int main(void)
 		CASE(chunks_wait_while_the_peers_nic_may_write),
 		CASE(a_count_of_frames_that_were_never_sent_ends_the_link),
 		CASE(the_frames_of_a_lost_home_move_to_another_in_order),
+		CASE_NIC(a_former_queue_is_kept_only_until_the_nic_has_stopped),
 		CASE(all_but_chunks_move_while_the_peers_nic_may_write),
 		CASE(home_stays_while_either_end_has_it_open_or_no_other_lane_is_good),
 		CASE(a_home_whose_peer_has_lost_count_ends_the_link),

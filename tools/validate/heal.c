@@ -153,7 +153,7 @@ static const char mend[] = "Jobs are slow after a flap: report it";
 const struct vcheck validate_heal[] = {
 	{ "fault-heal", "After a link was down the rate is what it was before", mend, heal_link,
 	  V_FAULT | V_HERE, 100 },
-	{ "fault-heal-port", "After a port was down the rate is what it was before", mend, heal_port,
-	  V_FAULT, 100 },
+	{ "fault-heal-port", "After a port was down the rate is what it was before", mend,
+	  heal_port, V_FAULT, 100 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },
 };

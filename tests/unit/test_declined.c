@@ -69,6 +69,7 @@ static void errors_of_a_set_up_say_what_to_look_for(void **state)
 		{ EADDRNOTAVAIL, "BRAID_IB_GID" },
 		{ ENOPROTOOPT, "that end's log says why" },
 		{ ENETDOWN, "its port is down" },
+		{ EHOSTUNREACH, "had no answer" },
 		{ EBUSY, "does not answer commands" },
 		{ ENOMEM, "Cannot allocate memory" },
 	};

@@ -398,14 +398,19 @@ static void ends_that_counted_differently_end_the_link(void **state)
 /* --- not the best transport ---------------------------------------------------------------- */
 
 /* A lane that is a socket, since the peer's set-up of rdma failed with that errno. */
-static void refuse(int err, bool dialler)
+static void refuse_by(const struct braid_transport *of, int err, bool dialler)
 {
 	struct braid_conn c = over(link, dialler);
 
 	link->dialler = dialler;
-	c.refused = &rdma;
+	c.refused = of;
 	c.their_setup.err = (uint16_t)err;
 	assert_int_equal(braid_join_new_lane(link, &c, link->nlanes), 0);
+}
+
+static void refuse(int err, bool dialler)
+{
+	refuse_by(&rdma, err, dialler);
 }
 
 static void a_lesser_transport_is_reported_once_a_link(void **state)
@@ -431,6 +436,21 @@ static void the_dialler_tries_the_better_one_again_after_a_rest(void **state)
 	refuse(EIO, true);
 	assert_true(link->setup.path[0].plain_until_ns < null_now_ns + 300 * SEC);
 	assert_true(link->setup.path[0].plain_until_ns > null_now_ns);
+}
+
+/* Such a try costs little: so the better transport is back soon after the path is. */
+static void a_path_that_carries_no_packet_is_tried_again_every_two_seconds(void **state)
+{
+	static const struct braid_transport quick = { .name = "quick", .blob = true };
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		refuse_by(&quick, EHOSTUNREACH, true);
+		assert_int_equal(link->setup.path[0].plain_until_ns, null_now_ns + 2 * SEC);
+		null_now_ns += 2 * SEC;
+	}
+	refuse_by(&quick, EPERM, true);
+	assert_int_equal(link->setup.path[0].plain_until_ns, null_now_ns + 4 * SEC);
 }
 
 static void the_end_that_is_dialled_tries_nothing(void **state)
@@ -582,6 +602,7 @@ int main(void)
 		CASE(ends_that_counted_differently_end_the_link),
 		CASE(a_lesser_transport_is_reported_once_a_link),
 		CASE(the_dialler_tries_the_better_one_again_after_a_rest),
+		CASE(a_path_that_carries_no_packet_is_tried_again_every_two_seconds),
 		CASE(the_end_that_is_dialled_tries_nothing),
 		CASE(a_refusal_for_good_promises_no_further_try),
 		CASE(what_was_reported_before_is_not_reported_again),

@@ -211,6 +211,48 @@ static void lanes_that_are_lost_for_other_reasons_are_not_left(void **state)
 	assert_int_equal(warn_count, 0);
 }
 
+/* --- a NIC whose port goes down again and again ---------------------------------------------- */
+
+static bool usable;
+
+static bool is_usable(const struct braid_dev *dev)
+{
+	(void)dev;
+	return usable;
+}
+
+/* How long only sockets use the path after this lane's NIC has failed. */
+static uint64_t plain_s(struct braid_lane *lane)
+{
+	struct braid_path *path = &link->setup.path[0];
+
+	lane->loss.carrier_failed = true;
+	lose(lane, -EIO);
+	back(lane);
+	null_now_ns = path->plain_until_ns + SEC;
+	link->recover.received_ns = null_now_ns;
+	return path->plain_ms / 1000;
+}
+
+/* A port that is down costs no time to find out; a path that loses packets costs seconds. */
+static void a_port_that_flaps_is_used_again_as_soon_as_one_that_failed_once(void **state)
+{
+	struct braid_transport nic = null_transport;
+
+	(void)state;
+	nic.usable = is_usable;
+	nic.blob = true;
+	link->key.dev->best = &nic;
+	link->lane[1]->tr = &nic;
+	usable = false;
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(plain_s(link->lane[1]), 2);
+	usable = true;
+	assert_int_equal(plain_s(link->lane[1]), 4);
+	assert_int_equal(plain_s(link->lane[1]), 8);
+	link->lane[1]->tr = &null_transport;
+}
+
 #define TWO(f) cmocka_unit_test_setup_teardown(f, setup_two, teardown)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
@@ -224,6 +266,7 @@ int main(void)
 		TWO(a_lane_whose_data_is_changed_again_and_again_is_left_for_a_while),
 		TWO(the_last_lane_is_dialled_however_often_its_data_is_changed),
 		TWO(lanes_that_are_lost_for_other_reasons_are_not_left),
+		TWO(a_port_that_flaps_is_used_again_as_soon_as_one_that_failed_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

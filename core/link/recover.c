@@ -397,7 +397,9 @@ int braid_lane_resume(struct braid_lane *lane, const struct braid_carrier *c, ui
 			lane->tx.ns_per_byte = 0;	/* of the path it has left */
 		lane->loss.carrier_failed = false;
 		braid_hint(&lane->blocked, false);
-		braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id, c->epoch);
+		if (!c->as_before)
+			braid_event(BRAID_EVENT_LANE_BACK, link->number, lane->index, c->tr->id,
+				    c->epoch);
 		atomic_fetch_add(&lane->loss.back, 1);
 		atomic_fetch_add(&link->key.dev->redials, 1);
 		atomic_store(&lane->up, true);

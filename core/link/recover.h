@@ -24,6 +24,7 @@ struct braid_carrier {		/* the result of a handshake: it carries a lane's frames
 	uint32_t epoch;
 	uint8_t member, peer_member;
 	uint32_t rkey_epoch, peer_rkey_epoch;	/* of both links when it was set up */
+	bool as_before;			/* a better one was tried in vain: nothing to report */
 };
 
 /*

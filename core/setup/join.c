@@ -103,6 +103,8 @@ static struct braid_carrier carrier_of(const struct braid_conn *c, struct braid_
 		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
 		.rkey_epoch = c->mine_setup.rkey_epoch,
 		.peer_rkey_epoch = c->their_setup.rkey_epoch,
+		.as_before = c->lane && c->lane->tr == c->tr &&
+			     braid_declined_err(c) == EHOSTUNREACH,
 	};
 }
 
@@ -194,7 +196,7 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 			   link->key.dev->net.name, link->peer, lane->index,
 			   old_key ? "new keys" : "another port",
 			   (unsigned long long)braid_since(lane->recover.shut_ns, now) / 1000);
-	} else {
+	} else if (!carried.as_before) {
 		braid_info("device %s, peer %s: lane %u is back (opened %u times)",
 			   link->key.dev->net.name, link->peer, lane->index,
 			   braid_lane_times_back(lane) + 1);

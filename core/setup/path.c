@@ -248,19 +248,22 @@ void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsign
 		      uint64_t now)
 {
 	struct braid_path *p = &link->setup.path[path];
+	bool first;
 
 	braid_svc_assert_locked();
 	if (now < p->plain_until_ns)	/* another lane met the same fault */
 		return;
-	if (!p->plain_ms || braid_since(p->plain_until_ns, now) > LASTS_MS * MS)
+	first = !p->plain_ms || braid_since(p->plain_until_ns, now) > LASTS_MS * MS;
+	if (first)
 		p->plain_ms = HOLD_MS;
 	else if (worse && p->plain_ms < HOLD_MAX_MS)
 		p->plain_ms *= 2;
 	p->plain_until_ns = now + p->plain_ms * MS;
 	if (p->plain_until_ns < now + least_s * SEC)
 		p->plain_until_ns = now + least_s * SEC;
-	braid_event(BRAID_EVENT_PLAIN, link->number, BRAID_FLIGHT_NONE, path,
-		    (int64_t)((p->plain_until_ns - now) / MS));
+	if (first || worse)		/* not of each try in a long outage */
+		braid_event(BRAID_EVENT_PLAIN, link->number, BRAID_FLIGHT_NONE, path,
+			    (int64_t)((p->plain_until_ns - now) / MS));
 }
 
 unsigned braid_path_corrupt(struct braid_link *link, unsigned path, bool better, uint64_t now)

@@ -244,6 +244,14 @@ void braid_redial_resumed(struct braid_lane *lane, uint64_t now)
 	lane->recover.resumed_ns = now;
 }
 
+/* Home comes last: while it is tried, small messages would wait. */
+static bool goes_before(const struct braid_lane *k, const struct braid_lane *lane)
+{
+	const struct braid_lane *home = braid_link_home(lane->link);
+
+	return k != lane && (lane == home || (k != home && k->index < lane->index));
+}
+
 bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t now)
 {
 	const struct braid_link *link = lane->link;
@@ -253,11 +261,11 @@ bool braid_redial_is_poor(const struct braid_lane *lane, unsigned path, uint64_t
 	if (!link->setup.path[path].better || lane->tr->blob ||
 	    now < link->setup.path[path].plain_until_ns || !dev->best->usable(dev))
 		return false;
-	/* The first such lane of a path tries alone; the others follow once it has succeeded. */
+	/* One such lane of a path tries alone; the others follow once it has succeeded. */
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		const struct braid_lane *k = link->lane[i];
 
-		if (k != lane && k->recover.path == path && i < lane->index && !k->tr->blob)
+		if (goes_before(k, lane) && k->recover.path == path && !k->tr->blob)
 			return false;
 	}
 	return true;

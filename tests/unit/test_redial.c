@@ -404,12 +404,16 @@ static void one_lane_of_a_path_tries_rdma_first(void **state)
 	dev.best = &rdma;
 	one_path();
 	link_.setup.path[0].better = true;
+	/* Not home, on which small messages would wait meanwhile. */
+	assert_false(braid_redial_is_poor(&lane_[0], 0, now));
+	assert_true(braid_redial_is_poor(&lane_[1], 0, now));
+	lane_[1].tr = &rdma;
+	assert_true(braid_redial_is_poor(&lane_[0], 0, now));
+	link_.lanes.home = 1;
+	lane_[1].tr = &sockets;
 	assert_true(braid_redial_is_poor(&lane_[0], 0, now));
 	assert_false(braid_redial_is_poor(&lane_[1], 0, now));
-	lane_[0].tr = &rdma;
-	assert_true(braid_redial_is_poor(&lane_[1], 0, now));
 	/* The other lane is on another path: it is not waited for. */
-	lane_[0].tr = &sockets;
 	lane_[0].recover.path = 1;
 	assert_true(braid_redial_is_poor(&lane_[1], 0, now));
 }

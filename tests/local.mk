@@ -776,8 +776,8 @@ slow_tests = \
 	tests/cli/validate_rma.bats \
 	tests/faults/setup.sh \
 	tests/faults/check.sh \
-	tests/net/hashed.sh \
 	tests/faults/heal.sh \
+	tests/net/hashed.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/rails.sh \

@@ -901,12 +901,14 @@ soak-sim-rma: all tests/sim/test_sim tests/sim/node.la
 	tests/sim/test_sim -r -n $(SEEDS) -s $(SEED)
 
 # Hours: make soak-faults SOAK_FAULTS='--rows F27' for fewer.  What came of each run lies in
-# soak-faults.json, and in soak-onesided.json with puts instead of messages.
+# soak-faults.json, in soak-onesided.json with puts instead of messages, and in soak-heal.json.
 soak-faults: all tests/faults/faults
 	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' \
 		--soak --seeds 20 --jobs 2 --json soak-faults.json $(SOAK_FAULTS)
 	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' --one-sided \
 		--soak --seeds 20 --jobs 2 --json soak-onesided.json $(SOAK_FAULTS)
+	tests/faults/faults --plugin '$(abs_top_builddir)/plugin/.libs/libnccl-net-braid.so' --heal \
+		--flaps 1000 --json soak-heal.json $(SOAK_FAULTS)
 soak: soak-sim soak-sim-rma soak-faults
 
 # -- virtual machines -----------------------------------------------------------------------------

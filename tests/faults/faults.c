@@ -415,7 +415,7 @@ static bool take_options(int argc, char **argv, int *ret_rc)
 		  0, 0 },
 		{ OPT_FLAG, "soak", NULL, "the long variants of the rows", &o->soak, 0, 0 },
 		{ OPT_FLAG, "heal", NULL, "the rows that measure the rate after a fault", &o->heal, 0, 0 },
-		{ OPT_FLAG, "brief", NULL, "some of these, with few flaps", &o->brief, 0, 0 },
+		{ OPT_FLAG, "brief", NULL, "some of these", &o->brief, 0, 0 },
 		{ OPT_FLAG, "own-machine", NULL, "nobody else is on it: its clock may be set", &o->own_machine,
 		  0, 0 },
 		{ OPT_FLAG, "tap", NULL, "print TAP", &o->tap, 0, 0 },

@@ -137,6 +137,7 @@ unit_tests = \
 	tests/unit/test_file \
 	tests/unit/test_replay \
 	tests/unit/test_metrics \
+	tests/unit/test_rates \
 	tests/unit/test_report \
 	tests/unit/test_stat \
 	tests/unit/test_statdir \

@@ -28,11 +28,10 @@ int braid_qp_try(struct braid_qp *w)
 	return 0;
 }
 
-static int no_answer(struct braid_qp *w, struct braid_setup *s, const char *what)
+static int no_answer(struct braid_setup *s, const char *what)
 {
 	snprintf(s->why, sizeof(s->why), "%s; no packet came through: a path that is down, or a "
 		 "GID, VLAN or firewall (UDP 4791)", what);
-	w->failed = NULL;
 	return -EHOSTUNREACH;
 }
 
@@ -44,9 +43,9 @@ int braid_qp_tried(struct braid_qp *w, struct braid_setup *s)
 	if (n > 0 && wc.status == IBV_WC_SUCCESS)
 		return 0;
 	if (n)
-		return no_answer(w, s, n < 0 ? "a queue of completions is broken" :
-					       braid_ibv.wc_status_str(wc.status));
+		return no_answer(s, n < 0 ? "a queue of completions is broken" :
+					    braid_ibv.wc_status_str(wc.status));
 	if (braid_since(w->tried_ns, braid_os->now_ns()) < s->try_ms * MS)
 		return -EAGAIN;
-	return no_answer(w, s, "the peer's NIC did not answer");
+	return no_answer(s, "the peer's NIC did not answer");
 }

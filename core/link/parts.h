@@ -39,6 +39,7 @@ struct braid_link_lanes {
 	atomic_uint want;		/* dial until the link has so many lanes */
 	atomic_uint ask;		/* LANES is due: ask the peer to dial so many; 0: none */
 	atomic_uint peer;		/* the peer has so many lanes: dial them in any case */
+	atomic_uint call;		/* the peer asks us to connect for this lane - 1; 0: no */
 };
 
 struct braid_link_tx {
@@ -122,6 +123,7 @@ struct braid_link_setup {		/* set by the handshake that made the link */
 	bool distrusted;		/* the peer refused a comm, unproven: open no other */
 	bool one_comm;			/* the peer takes one comm of a connect() */
 	bool other_paths;		/* the peer dials a slow lane again if asked */
+	bool reverses;			/* the peer knows core/setup/reverse.h */
 	bool better;			/* both ends can use more than sockets */
 	bool warned_plain, warned_loose;	/* this WARN was written: in join.c; in bind.c */
 };
@@ -168,6 +170,10 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint64_t announce_ns;		/* until then tell the peer our new address; 0: no need */
 	unsigned probe_wait_ms;
 	uint64_t refused_ns;		/* of a refusal that anybody may have made; 0: none */
+	uint64_t reached_ns;		/* when the peer last reached us by a dial; 0: never */
+	uint64_t call_ns;		/* when the peer may next be asked to connect */
+	bool reversed;			/* its last lane took a connection that the peer made */
+	int dial_err;			/* of the last dial; 0: it came through */
 	bool refused, warned_mtu;
 	bool slept;			/* this process: the peer is to learn why */
 	bool unanswered, hung_up;	/* how the last dial ended once TCP had connected */

@@ -67,6 +67,21 @@ static int rx_renew(struct braid_link *link, const struct braid_hdr *h)
 	return 0;
 }
 
+/* The end that does not dial wants more lanes, or the end that dials can't reach us. */
+static int rx_lanes(struct braid_link *link, const struct braid_hdr *h)
+{
+	bool call = h->tag == BRAID_LANES_CALL && !link->dialler;
+
+	if (call ? h->n >= link->lanes_max : !h->n || h->n > link->lanes_max || !link->dialler)
+		return -EBADMSG;
+	if (call)
+		link->lanes.call = h->n + 1u;
+	else
+		link->lanes.want = h->n;
+	braid_wake_service();
+	return 0;
+}
+
 static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;
@@ -80,11 +95,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 		lane->rx_dst = (char *)lane->rx_ctl;
 		return 0;
 	case BRAID_F_LANES:
-		if (!h->n || h->n > link->lanes_max || !link->dialler)
-			return -EBADMSG;
-		link->lanes.want = h->n;
-		braid_wake_service();
-		return 0;
+		return rx_lanes(link, h);
 	case BRAID_F_DOWN:
 		return rx_down(link, h);
 	case BRAID_F_RENEW:

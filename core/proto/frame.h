@@ -63,6 +63,11 @@ enum {
 enum { BRAID_DOWN_WRITES = 1 };
 /* RENEW with this tag: the lane's path is slow.  Only peers with BRAID_OPTION_PATHS know it. */
 enum { BRAID_RENEW_SLOW = 1 };
+/*
+ * LANES with this tag, from the end that dials, which can't: please connect, for lane n.  Only peers
+ * with BRAID_OPTION_REVERSE know it.
+ */
+enum { BRAID_LANES_CALL = 1 };
 
 /*
  * ALIVE with this tag: seq is the CPU time of the sender's process, and rseq for how long its

@@ -54,6 +54,7 @@ enum braid_hello_option {		/* bits; both ends must know version 2 */
 	BRAID_OPTION_SECRET = 8,	/* its key is mixed with a secret of the job */
 	BRAID_OPTION_ONE_COMM = 16,	/* of OPENs of one connect() it takes the first */
 	BRAID_OPTION_PATHS = 32,	/* it dials a lane whose path is slow again if asked */
+	BRAID_OPTION_REVERSE = 64,	/* an ALIVE connection may become a lane, see wire.md */
 };
 
 struct braid_addr {

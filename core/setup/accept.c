@@ -24,6 +24,8 @@
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
+#include "core/setup/redial.h"
+#include "core/setup/reverse.h"
 
 static struct braid_log_gate gate_version, gate_encrypt, gate_secret;
 
@@ -168,16 +170,18 @@ static int accept_admit(struct braid_conn *c)
 /* --- the socket becomes a lane, or is closed ----------------------------------------------- */
 
 /* The dialler has proved itself: make the link, or give the socket to a link that waits for it. */
-static int accepted(struct braid_conn *c, uint32_t *ret_link)
+static int accepted(struct braid_conn *c, uint64_t now, uint32_t *ret_link)
 {
 	struct braid_link_key key;
 	struct braid_link *link;
 	int err;
 
-	if (c->theirs.kind != BRAID_HELLO_LINK)
+	if (c->theirs.kind != BRAID_HELLO_LINK) {
 		braid_moved_learn(c);
+		braid_redial_reached(c->link, now);
+	}
 	if (c->theirs.kind == BRAID_HELLO_ALIVE)
-		return 0;
+		return braid_reverse_take(c, now);
 	braid_bind_accepted(c);
 	if (c->theirs.kind == BRAID_HELLO_LANE)
 		return c->lane ? braid_join_lane(c->lane, c) :
@@ -214,7 +218,7 @@ static void accept_done(struct braid_conn *c, int err, uint64_t now)
 	char why[256];
 
 	if (!err)
-		err = accepted(c, &link);
+		err = accepted(c, now, &link);
 	if (c->known && c->theirs.kind == BRAID_HELLO_LINK &&
 	    c->mine.status != BRAID_HELLO_CROSSED)
 		braid_listen_came(c, err, link, now);

@@ -74,6 +74,8 @@ struct braid_conn {
 	unsigned path;			/* dialler: index of the link's path taken */
 	unsigned way;			/* index of the way taken on that path */
 	bool bound;			/* the socket is bound to its interface */
+	bool reversed;			/* dialler: the other end has made the connection */
+	uint64_t began_ns;		/* dialler */
 	uint16_t version;		/* agreed on; 0: not yet */
 	uint16_t must_be;		/* the version that the peer is known to speak; or 0 */
 	uint8_t *key;			/* core/base/secret.h, as the next one */

@@ -29,6 +29,7 @@
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
+#include "core/setup/reverse.h"
 #include "core/setup/slow.h"
 #include "core/setup/tries.h"
 #include "core/setup/unpaced.h"
@@ -185,33 +186,34 @@ static void fill_hello(struct braid_conn *c, enum braid_hello_kind kind, struct 
 	}
 }
 
-static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
-		      unsigned path, uint64_t now)
+/* The handshake on a socket, which this call owns even if it fails; or NULL. */
+static struct braid_conn *conn_new(int fd, int *ret_err)
 {
 	struct braid_conn *c = calloc(1, sizeof(*c));
-	bool bound = false;
-	int fd, err;
+
+	*ret_err = c ? braid_conn_init(c, fd, true, &dialling) : -ENOMEM;
+	if (!*ret_err)
+		return c;
+	braid_os->close(fd);
+	free(c);
+	return NULL;
+}
+
+/* Begin a handshake on a socket that connects, or is connected. */
+static int dial_on(int fd, bool bound, struct braid_link *link, enum braid_hello_kind kind,
+		   struct braid_lane *lane, unsigned path, bool reversed, uint64_t now)
+{
+	int err;
+	struct braid_conn *c = conn_new(fd, &err);
 
 	if (!c)
-		return -ENOMEM;
-	fd = dial_socket(&link->setup.path[path], lane && braid_redial_again(lane, now),
-			 wish(link, lane), &bound);
-	if (fd == -EADDRNOTAVAIL || fd == -ENODEV)
-		braid_moved_perhaps(now);
-	if (fd < 0) {
-		free(c);
-		return fd;
-	}
-	err = braid_conn_init(c, fd, true, &dialling);
-	if (err) {
-		braid_os->close(fd);
-		free(c);
 		return err;
-	}
 	c->link = link;
 	c->path = path;
-	c->way = link->setup.path[path].ways.now;
+	c->way = reversed ? BRAID_WAYS_MAX : link->setup.path[path].ways.now;
 	c->bound = bound;
+	c->reversed = reversed;
+	c->began_ns = now;
 	c->dev = link->key.dev;
 	c->met = link->setup.path[path].dev;
 	braid_path_member(&link->setup.path[path], &c->to);
@@ -230,6 +232,20 @@ static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struc
 	else
 		link->dial.conn = c;
 	return braid_handshake_add(c, EPOLLOUT);
+}
+
+static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
+		      unsigned path, uint64_t now)
+{
+	/* What the peer can't dial may become lane home (core/setup/reverse.h). */
+	const struct braid_lane *was = kind == BRAID_HELLO_ALIVE ? braid_link_home(link) : lane;
+	bool bound = false;
+	int fd = dial_socket(&link->setup.path[path], was && braid_redial_again(was, now),
+			     wish(link, lane), &bound);
+
+	if (fd == -EADDRNOTAVAIL || fd == -ENODEV)
+		braid_moved_perhaps(now);
+	return fd < 0 ? fd : dial_on(fd, bound, link, kind, lane, path, false, now);
 }
 
 /* --- a new link ---------------------------------------------------------------------------- */
@@ -345,10 +361,17 @@ int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t n
 	return dial_start(link, BRAID_HELLO_LANE, lane, path, now);
 }
 
-int braid_dial_request(struct braid_link *link, uint64_t now)
+int braid_dial_reversed(struct braid_link *link, struct braid_lane *lane, unsigned path, int fd,
+			uint64_t now)
 {
 	braid_svc_assert_locked();
-	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, 0, now), now);
+	return dial_on(fd, false, link, BRAID_HELLO_LANE, lane, path, true, now);
+}
+
+int braid_dial_request(struct braid_link *link, unsigned lane, uint64_t now)
+{
+	braid_svc_assert_locked();
+	return dial_start(link, BRAID_HELLO_ALIVE, NULL, braid_path_for(link, lane, now), now);
 }
 
 /* --- the handshakes ------------------------------------------------------------------------ */
@@ -361,12 +384,6 @@ static void give_time(struct braid_conn *c)
 		c->deadline_ns = c->link->dial.until_ns;
 }
 
-/* For how long the dial of a lane that had been up has gone on. */
-static unsigned connect_ms(const struct braid_conn *c)
-{
-	return ATTEMPT_MS - (unsigned)(braid_since(braid_os->now_ns(), c->deadline_ns) / MS);
-}
-
 static int dial_ready(struct braid_conn *c)
 {
 	if (!c->lane && c->mine.kind == BRAID_HELLO_LINK)
@@ -375,8 +392,8 @@ static int dial_ready(struct braid_conn *c)
 		return 0;
 	if (!braid_redial_is_needed(c->lane, c->path))
 		return -EALREADY;
-	if (braid_lane_up(c->lane) && braid_lane_is_slow(c->lane) &&
-	    braid_slow_refuses(c->lane, connect_ms(c)))
+	if (braid_lane_up(c->lane) && braid_lane_is_slow(c->lane) && !c->reversed &&
+	    braid_slow_refuses(c->lane, braid_since(c->began_ns, braid_os->now_ns()) / MS))
 		return -EBUSY;
 	return braid_join_close_lane(c);
 }
@@ -395,6 +412,8 @@ static int dial_answered(struct braid_conn *c)
 /* Report the end of a dial to the code that started it. */
 static void report_end(struct braid_conn *c, int err, uint64_t now)
 {
+	if (err != -EALREADY && c->mine.kind == BRAID_HELLO_LANE)
+		braid_reverse_dialled(c, err);
 	if (c->lane) {
 		braid_redial_ended(c->lane, c, err, now);
 	} else if (c->mine.kind == BRAID_HELLO_LANE) {
@@ -417,6 +436,8 @@ static void dial_done(struct braid_conn *c, int err, uint64_t now)
 	else if (!err && c->mine.kind == BRAID_HELLO_LINK)
 		err = braid_join_link(c->link, c);
 	report_end(c, err, now);
+	if (!err && c->mine.kind == BRAID_HELLO_ALIVE)
+		braid_reverse_offer(c, now);
 }
 
 static const struct braid_conn_owner dialling = {

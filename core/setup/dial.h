@@ -23,9 +23,15 @@ void braid_dial_link(struct braid_link *link, uint64_t now);
  */
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now);
 /*
- * Ask the end that dialled this link to dial again; the result goes to
+ * The same for a lane, or for one more, over a socket that the other end has connected to that
+ * path's device: core/setup/reverse.h.  The call owns the socket, even if it fails.
+ */
+int braid_dial_reversed(struct braid_link *link, struct braid_lane *lane, unsigned path, int fd,
+			uint64_t now);
+/*
+ * Ask the end that dialled this link to dial again, by the path of that lane; the result goes to
  * braid_redial_requested().
  */
-int braid_dial_request(struct braid_link *link, uint64_t now);
+int braid_dial_request(struct braid_link *link, unsigned lane, uint64_t now);
 
 #endif

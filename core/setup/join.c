@@ -249,6 +249,7 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 	link->setup.version = c->version;
 	link->setup.one_comm = c->version >= 2 && c->theirs.options & BRAID_OPTION_ONE_COMM;
 	link->setup.other_paths = c->version >= 2 && c->theirs.options & BRAID_OPTION_PATHS;
+	link->setup.reverses = c->version >= 2 && c->theirs.options & BRAID_OPTION_REVERSE;
 	link->setup.proven = c->dialler;	/* the handle names the peer and has its token */
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;

@@ -22,7 +22,7 @@ void braid_offer_fill(struct braid_hello *h, const struct braid_dev *met, bool p
 	braid_encrypt_offer(h);
 	if (!strcmp(braid_param.checksum, "on"))
 		h->options |= BRAID_OPTION_CHECKSUM;
-	h->options |= BRAID_OPTION_ONE_COMM | BRAID_OPTION_PATHS;
+	h->options |= BRAID_OPTION_ONE_COMM | BRAID_OPTION_PATHS | BRAID_OPTION_REVERSE;
 	h->lanes_max = (uint8_t)(braid_param.lanes ? braid_param.lanes : braid_param.lanes_max);
 	for (unsigned i = 0; braid_transports[i] && n < BRAID_TRANSPORTS_MAX; i++) {
 		const struct braid_transport *tr = braid_transports[i];

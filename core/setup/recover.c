@@ -18,6 +18,7 @@
 #include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/redial.h"
+#include "core/setup/reverse.h"
 #include "core/setup/share.h"
 #include "core/setup/silence.h"
 #include "core/setup/stall.h"
@@ -28,6 +29,7 @@ enum {
 	ASLEEP_MS = 3000,		/* between two ticks; if longer, this process did not run */
 	REQUEST_AFTER_MS = 500,		/* of silence, even if some lane looks well */
 	LONG_LOOK_MS = 50,		/* between two looks in a long outage */
+	CALLED_MS = 1000,		/* how long to try to connect once the peer asks for it */
 	MOVING_MS = 5000,		/* that lanes without comms have to come back */
 };
 
@@ -113,10 +115,15 @@ static void dial_lanes(struct braid_link *link, uint64_t now)
 /* The accepting end asks the dialler to dial: the dialler may not know of the loss, or be dead. */
 static void request_dial(struct braid_link *link, uint64_t now)
 {
+	unsigned lane = braid_link_take_call(link);
 	int err;
 
 	if (now >= link->recover.announce_ns)
 		link->recover.announce_ns = 0;
+	if (lane) {
+		link->recover.announce_ns = now + CALLED_MS * MS;
+		link->recover.probe_ns = 0;
+	}
 	/* A lane that looks well may only be idle, and as dead as home is. */
 	if (!link->recover.announce_ns &&
 	    (braid_health_well(braid_link_home(link), now) ||
@@ -125,7 +132,7 @@ static void request_dial(struct braid_link *link, uint64_t now)
 		return;
 	if (link->dial.conn || !link->setup.path[0].to.port || now < link->recover.probe_ns)
 		return;
-	err = braid_dial_request(link, now);
+	err = braid_dial_request(link, lane ? lane - 1 : 0, now);
 	if (err)
 		braid_redial_requested(link, NULL, err, now);
 }
@@ -198,10 +205,12 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 		link->recover.health_ns = now;
 		under_way = braid_health_check(link, now);
 	}
-	if (link->dialler)
+	if (link->dialler) {
 		dial_lanes(link, now);
-	else
+		braid_reverse_tick(link, now);
+	} else {
 		request_dial(link, now);
+	}
 	if (braid_silence_is_over(link, now))
 		return -1;
 	braid_silence_report(link, now);

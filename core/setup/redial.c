@@ -27,6 +27,7 @@ enum {
 	WAIT_MAX_MS = 500,		/* the longest wait between failed dials */
 	ASK_AGAIN_MS = 40,		/* between two dials before a refusal is believed */
 	ASKED_MS = 2000,		/* after so long a refusal is the first one again */
+	REACHED_MS = 2000,		/* so long after a dial of the peer's a refusal is another's */
 	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
 	WAIT_LONG_MS = 2000,		/* the longest, also between time-outs, in a long outage */
 };
@@ -79,7 +80,8 @@ static bool is_refusal(const struct braid_conn *c, int err)
 
 /*
  * Anybody on the path can make one refusal: a reset, a few bytes, an answer without a MAC.  So one
- * that the peer has not signed must come twice.  True: the peer is gone.
+ * that the peer has not signed must come twice, and not just after a dial of the peer's: then it is
+ * a firewall's.  True: the peer is gone.
  */
 static bool is_refused_again(struct braid_link *link, const struct braid_conn *c, uint64_t now)
 {
@@ -87,6 +89,8 @@ static bool is_refused_again(struct braid_link *link, const struct braid_conn *c
 
 	if (c && c->known)
 		return true;
+	if (link->recover.reached_ns && braid_since(link->recover.reached_ns, now) < REACHED_MS * MS)
+		return false;
 	if (first && braid_since(first, now) <= ASKED_MS * MS)
 		return braid_since(first, now) >= ASK_AGAIN_MS * MS * 3 / 4;
 	link->recover.refused_ns = now;
@@ -140,7 +144,7 @@ bool braid_redial_corrupt(struct braid_lane *lane, uint64_t now)
 static bool note_dial(struct braid_link *link, const struct braid_conn *c, int err, uint64_t now)
 {
 	char why[400];
-	bool spent = !c || braid_path_dialled(link, c, err, now);
+	bool spent = !c || (!c->reversed && braid_path_dialled(link, c, err, now));
 
 	if ((err == -ENOMEM || err == -EMFILE || err == -ENFILE) &&
 	    braid_log_gate_open(&gate_local, now))
@@ -153,6 +157,7 @@ static bool note_dial(struct braid_link *link, const struct braid_conn *c, int e
 		braid_warn("device %s, peer %s: the connection was lost and can't be dialled "
 			   "again, trying on: %s", link->key.dev->net.name, link->peer, why);
 	}
+	link->recover.dial_err = err;
 	if (!err)
 		link->recover.refused_ns = 0;
 	if (is_refusal(c, err) && spent)
@@ -212,6 +217,14 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 	lane->recover.dial_at_ns = 0;
 	link->recover.refused = false;
 	link->recover.received_ns = now;
+}
+
+void braid_redial_reached(struct braid_link *link, uint64_t now)
+{
+	braid_svc_assert_locked();
+	link->recover.reached_ns = now;
+	link->recover.refused = false;
+	link->recover.refused_ns = 0;
 }
 
 void braid_redial_requested(struct braid_link *link, const struct braid_conn *c, int err,

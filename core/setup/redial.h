@@ -29,6 +29,8 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 /* Our request that the peer dial has ended.  err 0: the peer will dial; else the reason. */
 void braid_redial_requested(struct braid_link *link, const struct braid_conn *c, int err,
 			    uint64_t now);
+/* A dial of the peer's has proved itself: the peer lives, whoever refuses ours. */
+void braid_redial_reached(struct braid_link *link, uint64_t now);
 /* Is the peer silent for so long that dials are to be few? */
 bool braid_redial_is_long(const struct braid_link *link, uint64_t now);
 /* A lane goes on over a new socket, at either end. */

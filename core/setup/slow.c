@@ -188,7 +188,7 @@ void braid_slow_tick(struct braid_link *link, uint64_t now)
 		judge(link, &k, nlanes, now);
 }
 
-bool braid_slow_refuses(struct braid_lane *lane, unsigned connect_ms)
+bool braid_slow_refuses(struct braid_lane *lane, uint64_t connect_ms)
 {
 	const struct braid_link *link = lane->link;
 	struct braid_lane_pace *p = &lane->recover.pace;
@@ -202,7 +202,7 @@ bool braid_slow_refuses(struct braid_lane *lane, unsigned connect_ms)
 		    k->recover.rtt_ms < best)
 			best = k->recover.rtt_ms;
 	}
-	if (lane->tr->dma || best == UINT_MAX || connect_ms <= 2 * best + RTT_SLACK_MS ||
+	if (lane->tr->dma || best == UINT_MAX || connect_ms <= 2ull * best + RTT_SLACK_MS ||
 	    p->refused == REFUSALS) {
 		p->refused = 0;
 		return false;

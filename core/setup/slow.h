@@ -32,6 +32,6 @@ void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_
  * A slow lane's new socket took so long to connect.  True: its path looks as bad as the old one,
  * whose queue is full, so dial another.
  */
-bool braid_slow_refuses(struct braid_lane *lane, unsigned connect_ms);
+bool braid_slow_refuses(struct braid_lane *lane, uint64_t connect_ms);
 
 #endif

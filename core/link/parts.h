@@ -170,7 +170,7 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint64_t announce_ns;		/* until then tell the peer our new address; 0: no need */
 	unsigned probe_wait_ms;
 	uint64_t refused_ns;		/* of a refusal that anybody may have made; 0: none */
-	uint64_t reached_ns;		/* when the peer last reached us by a dial; 0: never */
+	uint64_t reached_ns;		/* when the peer reached us after a refusal; 0: never */
 	uint64_t call_ns;		/* when the peer may next be asked to connect */
 	bool reversed;			/* its last lane took a connection that the peer made */
 	int dial_err;			/* of the last dial; 0: it came through */

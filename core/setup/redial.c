@@ -27,7 +27,7 @@ enum {
 	WAIT_MAX_MS = 500,		/* the longest wait between failed dials */
 	ASK_AGAIN_MS = 40,		/* between two dials before a refusal is believed */
 	ASKED_MS = 2000,		/* after so long a refusal is the first one again */
-	REACHED_MS = 2000,		/* so long after a dial of the peer's a refusal is another's */
+	REACHED_MS = 2000,		/* a refusal is another's so long after the peer lived after one */
 	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
 	WAIT_LONG_MS = 2000,		/* the longest, also between time-outs, in a long outage */
 };
@@ -80,8 +80,8 @@ static bool is_refusal(const struct braid_conn *c, int err)
 
 /*
  * Anybody on the path can make one refusal: a reset, a few bytes, an answer without a MAC.  So one
- * that the peer has not signed must come twice, and not just after a dial of the peer's: then it is
- * a firewall's.  True: the peer is gone.
+ * that the peer has not signed must come twice.  If the peer reached us after one, a firewall or a
+ * NAT refuses.  True: the peer is gone.
  */
 static bool is_refused_again(struct braid_link *link, const struct braid_conn *c, uint64_t now)
 {
@@ -222,7 +222,8 @@ void braid_redial_ended(struct braid_lane *lane, const struct braid_conn *c, int
 void braid_redial_reached(struct braid_link *link, uint64_t now)
 {
 	braid_svc_assert_locked();
-	link->recover.reached_ns = now;
+	if (link->recover.refused_ns)
+		link->recover.reached_ns = now;
 	link->recover.refused = false;
 	link->recover.refused_ns = 0;
 }

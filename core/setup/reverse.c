@@ -2,6 +2,7 @@
 /* reverse.c - see reverse.h. */
 #include "core/setup/reverse.h"
 
+#include <errno.h>
 #include <stdbool.h>
 
 #include "core/base/log.h"
@@ -60,7 +61,8 @@ static bool dial_fails(const struct braid_link *link, const struct braid_conn *o
 static bool lane_needs(const struct braid_lane *lane, uint64_t now)
 {
 	return !braid_health_well(lane, now) && !braid_lane_is_stopping(lane) &&
-	       dial_fails(lane->link, lane->recover.conn, lane->recover.dials_failed, now);
+	       dial_fails(lane->link, lane->recover.conn, lane->recover.dials_failed &&
+			  lane->link->recover.dial_err != -EREMOTEIO, now);
 }
 
 /* The lane that needs a connection of the peer's to `met` most; the number of lanes: one more. */
@@ -77,7 +79,7 @@ static int lane_for(const struct braid_link *link, const struct braid_dev *met, 
 			any = (int)i;
 	}
 	if (any < 0 && braid_lane_count_wants_dial(link) &&
-	    dial_fails(link, link->dial.conn, link->lane_count.redial_ns, now))
+	    dial_fails(link, link->dial.conn, false, now))
 		any = (int)link->nlanes;
 	return any;
 }

@@ -176,6 +176,13 @@ unsigned sim_net_open_files(const struct sim_proc *p);
 
 /* Loses the segments that are sent on a rail, from one place to another, before `until`. */
 void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until);
+/* From now on a firewall lets no new connections through, in that direction. */
+enum sim_bar {
+	SIM_BAR_NONE,
+	SIM_BAR_DROP,
+	SIM_BAR_REFUSE,			/* with a reset, as the peer would if it had ended */
+};
+void sim_net_bar(unsigned from, unsigned to, unsigned rail, enum sim_bar how);
 /* Delays the segments that are sent so before `until`, by more_ns. */
 void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until);
 /* The place gets another address on a rail: what is sent to or from the one before is lost. */
@@ -206,6 +213,8 @@ void sim_comms_killed(unsigned proc);
 void sim_comms_doom(unsigned a, unsigned b);
 /* The process's addresses have changed.  True: a comm whose handle names an old one may fail. */
 bool sim_comms_moved(unsigned proc);
+/* No connection comes through from a to b any more.  True: a comm that is not yet open may fail. */
+bool sim_comms_barred(unsigned a, unsigned b);
 /* Has some comm a reason to fail? */
 bool sim_comms_doomed(void);
 /* Has every comm been connected and accepted? */

@@ -667,6 +667,21 @@ bool sim_comms_moved(unsigned proc)
 	return any;
 }
 
+bool sim_comms_barred(unsigned a, unsigned b)
+{
+	bool any = false;
+	struct comm *c;
+
+	braid_list_for(c, &comms, node) {
+		if (c->doomed_at || c->proc[0] != a || c->proc[1] != b ||
+		    c->side[0].state >= SIDE_RUN)
+			continue;
+		c->doomed_at = sim.now;
+		any = true;
+	}
+	return any;
+}
+
 bool sim_comms_doomed(void)
 {
 	struct comm *c;

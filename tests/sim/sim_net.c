@@ -33,6 +33,7 @@ uint16_t last_port[SIM_PROCS];
 static unsigned next_port;
 static struct {
 	uint64_t black_until, slow_until, slow_ns;
+	enum sim_bar barred;
 } paths[SIM_PROCS][SIM_PROCS][SIM_RAILS];
 static unsigned moves[SIM_PROCS][SIM_RAILS];	/* how often that address has changed */
 
@@ -82,6 +83,12 @@ void sim_net_blackhole(unsigned from, unsigned to, unsigned rail, uint64_t until
 	sim_event("blackhole", from, to, rail);
 	if (until > paths[from][to][rail].black_until)
 		paths[from][to][rail].black_until = until;
+}
+
+void sim_net_bar(unsigned from, unsigned to, unsigned rail, enum sim_bar how)
+{
+	sim_event("bar", from, to, rail);
+	paths[from][to][rail].barred = how;
 }
 
 void sim_net_delay(unsigned from, unsigned to, unsigned rail, uint64_t more_ns, uint64_t until)
@@ -388,6 +395,7 @@ static void syn_event(void *arg, uint64_t a, uint64_t b)
 void syn_send(void *arg, uint64_t a, uint64_t b)
 {
 	struct conn *c = arg;
+	enum sim_bar bar = paths[c->proc[0]][c->proc[1]][c->rail].barred;
 
 	(void)a, (void)b;
 	if (c->end[0].up || c->end[0].dead)
@@ -396,8 +404,10 @@ void syn_send(void *arg, uint64_t a, uint64_t b)
 		end_dies(&c->end[0], ETIMEDOUT);
 		return;
 	}
-	if (path_up(&c->end[0]))
+	if (path_up(&c->end[0]) && bar == SIM_BAR_NONE)
 		sim_at(sim.now + path_ns(&c->end[0]), syn_event, c, 0, 0);
+	else if (path_up(&c->end[0]) && bar == SIM_BAR_REFUSE)
+		sim_at(sim.now + 2 * path_ns(&c->end[0]), rst_event, &c->end[0], ECONNREFUSED, 0);
 	sim_at(sim.now + (SYN_MS * MS << c->syns++), syn_send, c, 0, 0);
 }
 

@@ -27,6 +27,7 @@ static uint64_t quiet_at;		/* when the last fault is over */
 static unsigned faults_left;
 static unsigned mover, moves;		/* whose addresses change; how often */
 static bool gives_up;			/* some process will give another up */
+static bool barred;			/* no connection comes through from one process to another */
 static bool keeps_key[SIM_PROCS];	/* that place can't change the key by which it receives */
 
 /* --- faults -------------------------------------------------------------------------------- */
@@ -117,7 +118,7 @@ static void fault_cut_off(void)
 {
 	unsigned a = any_place(), b = any_place();
 
-	if (params.peer_timeout <= SHORT_TIMEOUT_S && !moves)
+	if (params.peer_timeout <= SHORT_TIMEOUT_S && !moves && !barred)
 		all_rails(a, b, beyond_peer_timeout(a, b));
 }
 
@@ -150,7 +151,7 @@ static void fault_freeze(void)
 	unsigned a = any_place();
 	uint64_t ns = 0;
 
-	if (params.peer_timeout > SHORT_TIMEOUT_S || moves)
+	if (params.peer_timeout > SHORT_TIMEOUT_S || moves || barred)
 		return;
 	for (unsigned b = 0; b < sim.nprocs; b++)
 		ns = beyond_peer_timeout(a, b);
@@ -209,7 +210,7 @@ static void fault_kill(void)
 {
 	struct sim_proc *p = &sim.proc[any_place()];
 
-	if (!p->alive || (moves && p->index == mover))
+	if (!p->alive || barred || (moves && p->index == mover))
 		return;
 	sim_comms_killed(p->index);
 	sim_proc_kill(p);
@@ -270,7 +271,8 @@ static void fault_flip(void)
 /* One of the next allocations of a process fails. */
 static void fault_memory(void)
 {
-	if (moves)			/* nobody at the old address learns that such a link has ended */
+	/* Nobody at the old address, or behind the firewall, learns that such a link has ended. */
+	if (moves || barred)
 		return;
 	gives_up = true;
 	sim.proc[any_place()].short_in = (unsigned)sim_between(&sim.plan, 1, 64);
@@ -297,7 +299,8 @@ static void fault_move(void)
 {
 	const struct sim_proc *p = &sim.proc[mover];
 
-	if (sim.rma || sim_weather.same_host || !p->alive || p->stopped || p->life > 1 || gives_up)
+	if (sim.rma || sim_weather.same_host || !p->alive || p->stopped || p->life > 1 || gives_up ||
+	    barred)
 		return;
 	sim.lossy = true;
 	moves++;
@@ -305,6 +308,32 @@ static void fault_move(void)
 	lasts_until(sim.now + SEC);	/* whoever ends before the other has heard is not missed */
 	sim_net_move(mover, any_rail());
 	doom_unopened(NULL, sim.now + 300 * MS, 0);
+}
+
+/*
+ * A firewall comes in: for good, and for one direction.  Comms that are open go on, whatever else
+ * happens to their connections; if it drops.  If it refuses as a process that has ended does, they
+ * may fail.  Nobody may end meanwhile, as perhaps nobody could be told.
+ */
+static void fault_firewall(void)
+{
+	unsigned a = any_place(), b = any_place();
+	enum sim_bar how = sim_chance(&sim.plan, 700) ? SIM_BAR_DROP : SIM_BAR_REFUSE;
+
+	if (sim.rma || barred || gives_up || moves || a == b)
+		return;
+	for (unsigned i = 0; i < sim.nprocs; i++) {
+		if (!sim.proc[i].alive || sim.proc[i].life > 1)
+			return;
+	}
+	barred = sim.lossy = true;
+	for (unsigned rail = 0; rail < rails; rail++)
+		sim_net_bar(a, b, rail, how);
+	if (how == SIM_BAR_REFUSE)
+		sim_comms_doom(a, b);
+	else if (sim_comms_barred(a, b))
+		lasts_until(sim.now + (uint64_t)params.connect_timeout * SEC + SEC);
+	lasts_until(sim.now + SEC);
 }
 
 static void fault_none(void)
@@ -334,6 +363,7 @@ static const struct {
 	{ "flip", 12, fault_flip },
 	{ "move", 4, fault_move },
 	{ "path", 4, fault_path },
+	{ "firewall", 6, fault_firewall },
 };
 
 enum { KINDS = sizeof(faults) / sizeof(faults[0]) };
@@ -450,8 +480,8 @@ static void watch(void *arg, uint64_t finished_at, uint64_t unused)
 {
 	unsigned bound_ms = sim.encrypted && sim.flipped ? BOUND_RECORD_MS :
 			    sim.left ? BOUND_LEFT_MS : BOUND_MS;
-	/* Nobody refuses dials at an address that a process had before it ended. */
-	uint64_t exit_ms = moves ? (uint64_t)params.peer_timeout * 1000 + EXIT_MS : EXIT_MS;
+	/* Nobody refuses dials at an address that a process had before it ended, or that are dropped. */
+	uint64_t exit_ms = moves || barred ? (uint64_t)params.peer_timeout * 1000 + EXIT_MS : EXIT_MS;
 
 	(void)arg, (void)unused;
 	if (finished_at && !anybody_left()) {
@@ -502,7 +532,7 @@ int sim_seed(uint64_t seed)
 	sim.planted = sim.left = sim.moved = false;
 	sim.flipped = sim.found = sim.renewed = sim.repathed = 0;
 	moves = 0;
-	gives_up = false;
+	gives_up = barred = false;
 	mover = (unsigned)sim_below(&sim.plan, sim.nprocs);
 	rails = 1 + sim_chance(&sim.plan, 250);
 	sim_net_begin(&weather);

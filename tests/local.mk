@@ -226,6 +226,7 @@ net_tests = \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/names.sh \
+	tests/net/oneway.sh \
 	tests/net/moved.sh \
 	tests/net/nics.sh \
 	tests/net/peer.sh \

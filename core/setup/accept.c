@@ -194,6 +194,11 @@ static int accepted(struct braid_conn *c, uint64_t now, uint32_t *ret_link)
 		if (link->dial.conn)
 			braid_handshake_end(link->dial.conn);
 		*ret_link = link->number;
+		err = link->dial.err;
+		if (err)
+			braid_info("device %s, peer %s: our own dial has not come through (%s); "
+				   "the peer's carries our connections, too", c->dev->net.name,
+				   link->peer, strerror(-err));
 		return braid_join_link(link, c);
 	}
 	link = braid_link_new(&key);

@@ -25,6 +25,7 @@
 #include "core/setup/join.h"
 #include "core/setup/lane_count.h"
 #include "core/setup/links.h"
+#include "core/setup/listen.h"
 #include "core/setup/moved.h"
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
@@ -39,6 +40,7 @@
 enum {
 	ATTEMPT_MS = 500,		/* for one dial of a lane that had been up */
 	REFUSED_MS = 500,		/* after this a refusal that may be a firewall's is final */
+	REFUSED_BOTH_MS = 3000,		/* the same where the peer may dial us */
 };
 
 static struct braid_log_gate gate_fds, gate_ports;
@@ -291,7 +293,9 @@ static bool is_final_now(struct braid_link *link, const struct braid_conn *c,
 	if (!by_another(c, stage, err))
 		return is_final(c, stage, err);
 	if (!link->dial.refused_until_ns)
-		link->dial.refused_until_ns = now + REFUSED_MS * MS;
+		link->dial.refused_until_ns = now +
+			(braid_param.share && braid_listens_left() ? REFUSED_BOTH_MS :
+								     REFUSED_MS) * MS;
 	return now >= link->dial.refused_until_ns && !braid_cross_is_recent(link, now);
 }
 

@@ -36,7 +36,7 @@ enum {
 static struct {
 	int fd;				/* readable if an address may have changed; -1: none */
 	uint64_t due_ns;		/* when to look; 0: nothing has changed */
-	uint64_t looked_ns;
+	uint64_t looked_ns;		/* 0: not since they are watched */
 } moved = { .fd = -1 };
 
 void braid_moved_open(void)
@@ -47,6 +47,9 @@ void braid_moved_open(void)
 	moved.fd = braid_os->watch_addrs ? braid_os->watch_addrs() : -1;
 	if (moved.fd < 0)
 		return;
+	/* They may have changed before. */
+	moved.due_ns = braid_os->now_ns();
+	moved.looked_ns = 0;
 	if (braid_watch(EPOLL_CTL_ADD, moved.fd, EPOLLIN, NULL, BRAID_TAG_ADDRS))
 		braid_moved_close();
 }
@@ -105,7 +108,7 @@ void braid_moved_device(struct braid_dev *dev)
 	struct ifaddrs *list;
 
 	braid_svc_assert_locked();
-	if (moved.fd >= 0 || !braid_os->getifaddrs || braid_os->getifaddrs(&list))
+	if ((moved.fd >= 0 && moved.looked_ns) || !braid_os->getifaddrs || braid_os->getifaddrs(&list))
 		return;
 	for (unsigned i = 0; i < dev->nmembers; i++)
 		take_over(dev->member[i], list);

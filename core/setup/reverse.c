@@ -131,11 +131,13 @@ void braid_reverse_dialled(const struct braid_conn *c, int err)
 	struct braid_link *link = c->link;
 
 	braid_svc_assert_locked();
-	if (!err && link->recover.reversed && !c->reversed)
+	if (err)
+		return;
+	if (link->recover.reversed && !c->reversed)
 		braid_info("device %s, peer %s: our dials get through again",
 			   link->key.dev->net.name, link->peer);
-	if (!err)
-		link->recover.reversed = c->reversed;
+	link->recover.reversed = c->reversed;
+	link->recover.call_ns = 0;	/* for the next lane, if one is due */
 }
 
 void braid_reverse_tick(struct braid_link *link, uint64_t now)

@@ -3,6 +3,8 @@
 #include "core/setup/silence.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "core/base/flight.h"
 #include "core/base/log.h"
@@ -17,6 +19,7 @@
 #include "core/proto/frame.h"
 #include "core/setup/health.h"
 #include "core/setup/links.h"
+#include "core/setup/path.h"
 #include "core/setup/redial.h"
 #include "core/setup/share.h"
 #include "core/setup/stopped.h"
@@ -89,6 +92,18 @@ static bool is_report_due(struct braid_link *link, uint64_t now)
 	return true;
 }
 
+/* Neither end gets a connection through to the other. */
+static const char *why_no_lane(const struct braid_link *link, char ret[BRAID_STOPPED_TEXT])
+{
+	char to[64];
+
+	braid_path_text(link, braid_link_home(link)->recover.path, to, sizeof(to));
+	snprintf(ret, BRAID_STOPPED_TEXT, "our connections to %s fail (%s), and none of the peer's "
+		 "has come: the path, or that host, is down, or a firewall is in between", to,
+		 strerror(-link->recover.dial_err));
+	return ret;
+}
+
 /* Why the peer is silent, whose host answers or does not. */
 static const char *why_silent(const struct braid_link *link, bool answers,
 			      char ret[BRAID_STOPPED_TEXT])
@@ -103,6 +118,8 @@ static const char *why_silent(const struct braid_link *link, bool answers,
 	if (link->recover.moved)
 		return "this host's address has changed since: if the peer's has, too, neither end "
 		       "knows where the other is; else the path to that host, or the host, is down";
+	if (link->recover.dial_err && !braid_lane_up(braid_link_home(link)))
+		return why_no_lane(link, ret);
 	return "nothing that we send is acknowledged: the path to that host, or the host, is down";
 }
 

@@ -314,7 +314,10 @@ void braid_why_dial(struct braid_link *link, const struct braid_conn *c,
 	braid_addr_text(&to, e.addr, sizeof(e.addr));
 	if (r->waited)
 		n = snprintf(why, sizeof(why), "no connection within %lld s "
-			     "(BRAID_CONNECT_TIMEOUT): ", (long long)braid_param.connect_timeout);
+			     "(BRAID_CONNECT_TIMEOUT)%s: ",
+			     (long long)braid_param.connect_timeout,
+			     stage == BRAID_DIAL_TCP && braid_param.share ?
+			     ", neither ours nor one of the peer's, which would do" : "");
 	r->say(&e, why + n, sizeof(why) - (size_t)n);
 	braid_link_fail(link, r->ret ? r->ret : err, "%s", why);
 }

@@ -2,10 +2,11 @@
 /*
  * crossed.c - one of two processes that connect to each other at the same moment.
  *
- *	crossed ME PEER DIR SECONDS
+ *	crossed ME PEER DIR SECONDS [LATER]
  *
- * It listens, leaves its handle in DIR/ME, and waits for DIR/PEER and DIR/go. Then it connects and
- * accepts side by side until it has done both, and sends and receives a message. NCCL does the same
+ * It listens, leaves its handle in DIR/ME, and waits for DIR/PEER and DIR/go. Then it connects, LATER
+ * milliseconds after the other, and accepts side by side until it has done both. It sends and
+ * receives a message. NCCL does the same
  * in every ring. tests/net/crossed.sh decides who may reach whom before it makes DIR/go.
  */
 #include <fcntl.h>
@@ -100,7 +101,7 @@ int main(int argc, char **argv)
 	const char *slow = getenv("BRAID_TEST_SLOW");
 	struct net *net;
 
-	if (argc != 5)
+	if (argc != 5 && argc != 6)
 		return 2;
 	me = argv[1];
 	drive_set(failed, slow ? (unsigned)atoi(slow) : 1);
@@ -110,6 +111,8 @@ int main(int argc, char **argv)
 	wait_for(argv[3], argv[2], "");
 	read_handle(argv[3], argv[2], theirs);
 	wait_for(argv[3], "go", "");
+	if (argc == 6)
+		usleep((unsigned)atoi(argv[5]) * 1000);
 	WAIT_FOR_MS((unsigned)atoi(argv[4]) * 1000, both_step(net, theirs, &send, listen, &recv));
 	message_each_way(net, send, recv);
 	leave(argv[3], ".done", "", 0);

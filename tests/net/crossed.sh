@@ -8,13 +8,13 @@
 program=${BRAID_TEST_BUILDDIR:-.}/tests/net/crossed
 [ -x "$program" ] || { echo "no $program: build it, or set BRAID_TEST_BUILDDIR"; exit 99; }
 
-# start HOST PEER - start the process of that host, which waits for $tmp/go.
+# start HOST PEER [LATER] - start the process of that host, which waits for $tmp/go; LATER: ms.
 start()
 {
 	[ "$1" = a ] && env_one=$env_a || env_one=$env_b
 	# shellcheck disable=SC2086 # variables and their values
 	ip netns exec "$(netns "$1")" env $env_both $env_one BRAID_TEST_PLUGIN="$plugin" \
-		timeout $((60 * slow)) "$program" "$1" "$2" "$tmp" 20 >"$tmp/said.$1" 2>&1 &
+		timeout $((60 * slow)) "$program" "$1" "$2" "$tmp" 20 ${3:+"$3"} >"$tmp/said.$1" 2>&1 &
 }
 
 # of_handle HOST FIRST LENGTH - bytes of its handle (docs/dev/wire.md), as hex digits.
@@ -54,7 +54,7 @@ meet()
 	rm -f "$tmp"/a "$tmp"/b "$tmp"/go "$tmp"/*.done
 	start a b
 	pid_a=$!
-	start b a
+	start b a "${later:-}"
 	pid_b=$!
 	i=0
 	until [ -e "$tmp/a" ] && [ -e "$tmp/b" ]; do
@@ -82,6 +82,34 @@ meet()
 	went=yes
 }
 
+# meet_later RULE - what a sends to b's port is blocked; b connects two seconds later.
+meet_later()
+{
+	later=2000
+	rm -f "$tmp"/a "$tmp"/b
+	start b a $later
+	pid_b=$!
+	start a b
+	pid_a=$!
+	i=0
+	until [ -e "$tmp/a" ] && [ -e "$tmp/b" ]; do
+		sleep 0.1
+		i=$((i + 1))
+		[ $i -lt $((200 * slow)) ] || { no "no handles"; break; }
+	done
+	firewall b "tcp dport $(listening_at b) $1"
+	: >"$tmp/go"
+	began=$(date +%s%3N)
+	wait $pid_a || no "a failed"
+	wait $pid_b || no "b failed"
+	ms=$(($(date +%s%3N) - began))
+	cat "$tmp/said.a" "$tmp/said.b" >"$tmp/both"
+	[ $ms -lt $((later + 10000 * slow)) ] || no "it took $ms ms"
+	grep -q "our own dial has not come through" "$tmp/said.a" || no "a does not say by whose dial"
+	went=yes
+	later=
+}
+
 two="nics eth0 s0 10.1.0.1/24 10.1.0.2/24"
 name="NCCL_SOCKET_IFNAME==eth0"
 
@@ -99,6 +127,11 @@ done
 for id in smaller larger; do
 	topology "a NAT gives the port to something else than what the process with the $id id dials" \
 		"$two; someone_else" "$name" "meet $id 'redirect to :1' prerouting nat"
+done
+
+for how in drop 'reject with tcp reset' reject; do
+	topology "one end's packets meet $how, and the other connects two seconds later" \
+		"$two" "$name" "rm -f '$tmp/go' '$tmp'/*.done; meet_later '$how'"
 done
 
 done_

@@ -611,7 +611,8 @@ void sim_net_flip(uint64_t which, uint64_t ahead)
 {
 	struct conn *c = any_conn(which);
 	unsigned side = (unsigned)(which >> 32) & 1;
-	uint64_t shaken = side ? BRAID_HELLO_SIZE : BRAID_HELLO_SIZE + BRAID_PROOF_SIZE;
+	/* One that has asked for a dial may become a lane, by a second handshake. */
+	uint64_t shaken = 2 * BRAID_HELLO_SIZE + BRAID_PROOF_SIZE;
 	struct end *e;
 
 	if (!c)

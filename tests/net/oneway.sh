@@ -1,0 +1,205 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# oneway.sh - a firewall lets no new connection through from the end that dialled a link to the other,
+# and those that there were are lost: the link goes on over connections that the other end makes.
+#
+# Host a dials. Perf's own connection is on wire 0, which has no firewall.
+# shellcheck source=tests/net/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+hosts
+wire 1500
+command -v nft >/dev/null || skip "nft is not installed"
+common="BRAID_SOCKET_IFNAME=w1 BRAID_PEER_TIMEOUT=20 BRAID_DEBUG=info"
+with_b=--verbose
+within=$((5 * slow))			# seconds until data moves again
+
+now_ms()
+{
+	date +%s%3N
+}
+
+# wall HOST RULE - for what comes in by wire 1.
+wall()
+{
+	eval "ns=\$$1"
+	ip netns exec "$ns" nft -f - <<END
+table inet wall {
+	chain in {
+		type filter hook input priority 0;
+		iifname w1 $2
+	}
+}
+END
+}
+
+no_wall()				# HOST
+{
+	eval "ns=\$$1"
+	ip netns exec "$ns" nft delete table inet wall 2>/dev/null
+}
+
+streams()				# how many there are on wire 1
+{
+	in_a ss -Htn state established src 10.77.1.1 dst 10.77.1.2 | wc -l
+}
+
+cut_streams()
+{
+	in_a ss -KHtn state established dst 10.77.1.2 >/dev/null
+}
+
+# flows - does data come in by wire 1 of host b, more than one megabyte in a tenth of a second?
+flows()
+{
+	was=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
+	sleep 0.1
+	is=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
+	[ "$is" -gt $((was + 1000000)) ]
+}
+
+# goes_on WHAT COMMAND... - until then; WHAT is for people.
+goes_on()
+{
+	goal=$1
+	shift
+	began=$(now_ms)
+	until "$@"; do
+		if ! kill -0 $talker 2>/dev/null || [ $(($(now_ms) - began)) -gt $((within * 1000)) ]; then
+			echo "not within $within s: $goal; $(streams) streams"
+			return 1
+		fi
+		sleep 0.02
+	done
+	echo "$goal after $(($(now_ms) - began)) ms" >&2
+}
+
+has_streams()				# NUMBER
+{
+	[ "$(streams)" -ge "$1" ]
+}
+
+# play STEPS... - each step is a command, played while perf talks; then perf must have succeeded.
+play()
+{
+	no_wall a
+	no_wall b
+	env_both="$common ${env_case:-}"
+	# shellcheck disable=SC2086 # options
+	checked --verbose ${pattern:---pattern bidir --sizes 64k --inflight 4 --seconds $((${talk_s:-4} * slow))} \
+		--timeout 60 >"$tmp/talk" 2>&1 &
+	talker=$!
+	until has_streams 1; do
+		kill -0 $talker 2>/dev/null || { cat "$tmp/talk"; return 1; }
+		sleep 0.05
+	done
+	sleep 0.5
+	for step; do
+		eval "$step" && continue
+		echo "failed: $step"
+		kill $talker 2>/dev/null
+		wait $talker
+		cat "$tmp/talk" "$tmp/err" "$tmp/err.b"
+		return 1
+	done
+	wait $talker || { cat "$tmp/talk" "$tmp/csv"; return 1; }
+}
+
+said()					# a or b, PATTERN - in its log, which is whole at the end
+{
+	[ "$1" = a ] && log=$tmp/err || log=$tmp/err.b
+	grep -qE "$2" "$log" || { echo "$1 does not say: $2"; cat "$log"; return 1; }
+}
+
+reversed="don't get through; lane . takes a connection that the peer has made"
+
+shut_in()				# RULE
+{
+	play "wall b '$1'" cut_streams "goes_on 'data moves' flows" && said a "$reversed"
+}
+
+for rule in 'tcp flags & (syn | ack) == syn drop' \
+	'tcp flags & (syn | ack) == syn reject with icmp type admin-prohibited'; do
+	case_ "from the end that dials: $rule" shut_in "$rule"
+done
+
+again()
+{
+	play "wall b 'tcp flags & (syn | ack) == syn drop'" cut_streams "goes_on 'data moves' flows" \
+		cut_streams "goes_on 'data moves again' flows" "no_wall b" cut_streams \
+		"goes_on 'data moves' flows" "wall b 'tcp flags & (syn | ack) == syn drop'" \
+		"wall a 'tcp flags & (syn | ack) == syn drop'" "sleep 0.2" "no_wall a" "no_wall b" &&
+		said a "$reversed"
+}
+talk_s=6
+case_ "twice; and once more when the firewall is gone" again
+talk_s=4
+
+lanes()
+{
+	play "wall b 'tcp flags & (syn | ack) == syn drop'" cut_streams "goes_on 'data moves' flows" \
+		"goes_on 'all lanes are back' has_streams 4" && said a "$reversed"
+}
+env_case="BRAID_LANES=4"
+case_ "four lanes all come back" lanes
+
+one_of_four()
+{
+	play "wall b 'tcp flags & (syn | ack) == syn drop'" \
+		'one=$(in_a ss -Htn state established dst 10.77.1.2 | awk "NR == 2 { sub(/.*:/, \"\", \$3); print \$3 }")' \
+		'in_a ss -KHtn state established dst 10.77.1.2 sport = :$one >/dev/null' \
+		"goes_on 'a lane is lost' lost_one" "goes_on 'all lanes are back' has_streams 4" &&
+		said a "$reversed"
+}
+lost_one()
+{
+	[ "$(streams)" -lt 4 ] || [ -n "${one:-}" ]
+}
+case_ "one of four lanes comes back" one_of_four
+
+more()
+{
+	no_wall b
+	# the first connection comes through
+	wall b 'tcp flags & (syn | ack) == syn limit rate over 1/hour burst 1 packets drop'
+	env_both="$common BRAID_LANES=4"
+	checked --verbose --pattern oneway --sizes 64k --inflight 4 --seconds $((4 * slow)) --timeout 60 \
+		>"$tmp/talk" 2>&1 &
+	talker=$!
+	goes_on 'four lanes are up' has_streams 4 || { wait $talker; cat "$tmp/talk" "$tmp/err"; return 1; }
+	wait $talker || { cat "$tmp/talk"; return 1; }
+	said a "$reversed"
+}
+case_ "a link's further lanes" more
+env_case=
+
+both_shut()
+{
+	env_case="BRAID_PEER_TIMEOUT=6" talk_s=9
+	play "wall b 'tcp flags & (syn | ack) == syn drop'" "wall a 'tcp flags & (syn | ack) == syn drop'" \
+		cut_streams "wait \$talker" >/dev/null 2>&1 && { echo "it went on"; return 1; }
+	env_case='' talk_s=4
+	said a "our connections to 10[.]77[.]1[.]2.* fail .*none of the peer's has come.*peer-lost" &&
+		said b "our connections to 10[.]77[.]1[.]1.* fail .*none of the peer's has come.*peer-lost"
+}
+case_ "in both directions: an error in time, which names both tries" both_shut
+
+# -- over NICs ------------------------------------------------------------------------------------
+
+nic()
+{
+	play "wall b 'tcp flags & (syn | ack) == syn drop'" cut_streams "goes_on 'the lane is back' has_streams 1" &&
+		said a "$reversed" && said a 'verbs' && ! grep -E 'WARN.*(lesser-transport|lacks)' "$tmp/err"
+}
+fake=${BRAID_TEST_BUILDDIR:-.}/tests/fake
+for kind in rocev2 iwarp ib; do
+	if [ -e "$fake/.libs/libibverbs.so.1" ]; then
+		env_case="LD_LIBRARY_PATH=$fake/.libs BRAID_TEST_FAKE_FABRIC=$tmp/nics-$kind"
+		env_a="BRAID_TEST_FAKE_HOST=a BRAID_TEST_FAKE_DEVICES=mlx5_0:$kind,netdev=w1"
+		env_b="BRAID_TEST_FAKE_HOST=b BRAID_TEST_FAKE_DEVICES=mlx5_0:$kind,netdev=w1"
+		case_ "over a NIC ($kind, of tests/fake): data moves again, and the end that dials says how" nic
+	else
+		no_case "over a NIC ($kind)" "built without RDMA"
+	fi
+done
+done_

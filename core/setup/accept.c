@@ -10,6 +10,7 @@
 #include "core/base/param.h"
 #include "core/base/pool.h"
 #include "core/base/self.h"
+#include "core/base/units.h"
 #include "core/link/link.h"
 #include "core/proto/hello.h"
 #include "core/setup/bind.h"
@@ -26,6 +27,8 @@
 #include "core/setup/recover.h"
 #include "core/setup/redial.h"
 #include "core/setup/reverse.h"
+
+enum { SLOW_MS = 500 };			/* a dial of ours that takes longer gets nowhere */
 
 static struct braid_log_gate gate_version, gate_encrypt, gate_secret;
 
@@ -169,6 +172,18 @@ static int accept_admit(struct braid_conn *c)
 
 /* --- the socket becomes a lane, or is closed ----------------------------------------------- */
 
+/* The peer's dial makes the link that we dial, too.  Say so if ours gets nowhere. */
+static void say_whose(const struct braid_link *link, const struct braid_conn *c, uint64_t now)
+{
+	const struct braid_conn *own = link->dial.conn;
+
+	if (link->dial.err || (own && own->state == BRAID_CONN_CONNECT &&
+			       braid_since(own->began_ns, now) >= SLOW_MS * MS))
+		braid_info("device %s, peer %s: our own dial has not come through (%s); the "
+			   "peer's carries our connections, too", c->dev->net.name, link->peer,
+			   link->dial.err ? strerror(-link->dial.err) : "no answer yet");
+}
+
 /* The dialler has proved itself: make the link, or give the socket to a link that waits for it. */
 static int accepted(struct braid_conn *c, uint64_t now, uint32_t *ret_link)
 {
@@ -191,14 +206,10 @@ static int accepted(struct braid_conn *c, uint64_t now, uint32_t *ret_link)
 	if (link && !braid_param.share && atomic_load(&link->state) == BRAID_LINK_DIALING)
 		link = NULL;
 	if (link) {
+		say_whose(link, c, now);
 		if (link->dial.conn)
 			braid_handshake_end(link->dial.conn);
 		*ret_link = link->number;
-		err = link->dial.err;
-		if (err)
-			braid_info("device %s, peer %s: our own dial has not come through (%s); "
-				   "the peer's carries our connections, too", c->dev->net.name,
-				   link->peer, strerror(-err));
 		return braid_join_link(link, c);
 	}
 	link = braid_link_new(&key);

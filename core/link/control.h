@@ -58,4 +58,10 @@ static inline void braid_link_ask_lanes(struct braid_link *link, unsigned n)
 	braid_link_urge(link);
 }
 
+/* The lane for which the peer, which can't dial, asks us to connect, + 1; 0: it does not. */
+static inline unsigned braid_link_take_call(struct braid_link *link)
+{
+	return atomic_exchange(&link->lanes.call, 0);
+}
+
 #endif

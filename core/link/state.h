@@ -50,12 +50,6 @@ static inline unsigned braid_link_peer_lanes(const struct braid_link *link)
 	return link->lanes.peer;
 }
 
-/* The lane for which the peer, which can't dial, asks us to connect, + 1; 0: it does not. */
-static inline unsigned braid_link_take_call(struct braid_link *link)
-{
-	return atomic_exchange(&link->lanes.call, 0);
-}
-
 /* Does the link have rings and buffers for traffic? */
 static inline bool braid_link_is_attached(const struct braid_link *link)
 {

@@ -64,8 +64,8 @@ enum { BRAID_DOWN_WRITES = 1 };
 /* RENEW with this tag: the lane's path is slow.  Only peers with BRAID_OPTION_PATHS know it. */
 enum { BRAID_RENEW_SLOW = 1 };
 /*
- * LANES with this tag, from the end that dials, which can't: please connect, for lane n.  Only peers
- * with BRAID_OPTION_REVERSE know it.
+ * LANES with this tag, from the end that dials, which can't: please connect, for lane n.  Only
+ * peers with BRAID_OPTION_REVERSE know it.
  */
 enum { BRAID_LANES_CALL = 1 };
 

@@ -108,7 +108,8 @@ void braid_moved_device(struct braid_dev *dev)
 	struct ifaddrs *list;
 
 	braid_svc_assert_locked();
-	if ((moved.fd >= 0 && moved.looked_ns) || !braid_os->getifaddrs || braid_os->getifaddrs(&list))
+	if ((moved.fd >= 0 && moved.looked_ns) || !braid_os->getifaddrs ||
+	    braid_os->getifaddrs(&list))
 		return;
 	for (unsigned i = 0; i < dev->nmembers; i++)
 		take_over(dev->member[i], list);

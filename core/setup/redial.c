@@ -27,7 +27,7 @@ enum {
 	WAIT_MAX_MS = 500,		/* the longest wait between failed dials */
 	ASK_AGAIN_MS = 40,		/* between two dials before a refusal is believed */
 	ASKED_MS = 2000,		/* after so long a refusal is the first one again */
-	REACHED_MS = 2000,		/* a refusal is another's so long after the peer lived after one */
+	REACHED_MS = 2000,		/* the peer outlived a refusal: so long all are another's */
 	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
 	WAIT_LONG_MS = 2000,		/* the longest, also between time-outs, in a long outage */
 };
@@ -89,7 +89,8 @@ static bool is_refused_again(struct braid_link *link, const struct braid_conn *c
 
 	if (c && c->known)
 		return true;
-	if (link->recover.reached_ns && braid_since(link->recover.reached_ns, now) < REACHED_MS * MS)
+	if (link->recover.reached_ns &&
+	    braid_since(link->recover.reached_ns, now) < REACHED_MS * MS)
 		return false;
 	if (first && braid_since(first, now) <= ASKED_MS * MS)
 		return braid_since(first, now) >= ASK_AGAIN_MS * MS * 3 / 4;

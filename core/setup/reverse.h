@@ -5,9 +5,9 @@
  * A firewall or a NAT may let connections through in one direction only.  The end that accepted a
  * link connects to the dialler anyway: to ask for a dial of lost lanes (kind ALIVE), or because the
  * dialler has asked for it over home (LANES with BRAID_LANES_CALL).  Once such a connection has
- * proved itself the dialler may use it in place of one of its own: it begins the handshake of a lane
- * there, and the other end takes it as any connection that it has accepted.  So one end chooses the
- * epochs of all lanes, and two ends never dial against each other.
+ * proved itself the dialler may use it in place of one of its own: it begins the handshake of a
+ * lane there, and the other end takes it as any connection that it has accepted.  So one end
+ * chooses the epochs of all lanes, and two ends never dial against each other.
  *
  * The dialler prefers its own dials: it takes the other end's connection only while they fail, or
  * don't connect.  All calls are made with braid_svc.lock held.

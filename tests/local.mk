@@ -96,6 +96,7 @@ unit_tests = \
 	tests/unit/test_sealed \
 	tests/unit/test_recv \
 	tests/unit/test_redial \
+	tests/unit/test_reverse \
 	tests/unit/test_proto_rma \
 	tests/unit/test_rma_abi \
 	tests/unit/test_rma_apply \
@@ -403,6 +404,8 @@ tests_unit_test_lane_SOURCES = tests/unit/test_lane.c $(stub_sources)
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
 tests_unit_test_connect_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_service_try
 tests_unit_test_dial_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listener_port,--wrap=braid_why_dial
+tests_unit_test_reverse_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=braid_dial_reversed,--wrap=braid_handshake_accept,--wrap=braid_handshake_end,--wrap=braid_unwatch
 tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)

@@ -760,7 +760,7 @@ static void an_error_here_is_returned_to_the_caller(void **state)
 	w.socket_err = EMFILE;
 	assert_int_equal(braid_dial_lane(up, NULL, null_now_ns), -EMFILE);
 	assert_int_equal(braid_dial_lane(up, up->lane[1], null_now_ns), -EMFILE);
-	assert_int_equal(braid_dial_request(up, null_now_ns), -EMFILE);
+	assert_int_equal(braid_dial_request(up, 0, null_now_ns), -EMFILE);
 	assert_null(up->dial.conn);
 	assert_null(up->lane[1]->recover.conn);
 }
@@ -772,7 +772,7 @@ static void the_peer_is_asked_to_dial_in_homes_name(void **state)
 	(void)state;
 	up->lanes.home = 1;
 	up->lane[1]->recover.dialled = 4;
-	assert_int_equal(braid_dial_request(up, null_now_ns), 0);
+	assert_int_equal(braid_dial_request(up, 0, null_now_ns), 0);
 	c = up->dial.conn;
 	assert_non_null(c);
 	assert_int_equal(c->mine.kind, BRAID_HELLO_ALIVE);

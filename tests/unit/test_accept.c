@@ -32,6 +32,8 @@
 #include "core/setup/offer.h"
 #include "core/setup/path.h"
 #include "core/setup/recover.h"
+#include "core/setup/redial.h"
+#include "core/setup/reverse.h"
 #include "tests/lib/warns.h"
 
 enum { LISTEN = 1000, LINK = 2000, PEER = 'q', LANES = 2 };
@@ -52,7 +54,7 @@ static struct {
 	const struct braid_link *joined;
 	const struct braid_lane *rejoined;
 	int new_lane;			/* its index; -1: none */
-	unsigned bound, wanted, announced, offers, freed;
+	unsigned bound, wanted, announced, offers, freed, reached, offered;
 	bool no_memory;
 	unsigned came;			/* peers that were reported to the listen */
 	int came_err;
@@ -120,6 +122,21 @@ void braid_recover_requested(struct braid_link *link, unsigned index, uint32_t e
 	assert_int_equal(index, c.theirs.lane);
 	assert_int_equal(epoch, c.theirs.epoch);
 	w.wanted++;
+}
+
+void braid_redial_reached(struct braid_link *link, uint64_t now)
+{
+	assert_ptr_equal(link, &link_);
+	(void)now;
+	w.reached++;
+}
+
+int braid_reverse_take(struct braid_conn *k, uint64_t now)
+{
+	assert_ptr_equal(k, &c);
+	(void)now;
+	w.offered++;
+	return 0;
 }
 
 void braid_handshake_end(struct braid_conn *k)
@@ -518,7 +535,10 @@ static void a_peer_that_lost_all_lanes_makes_us_dial(void **state)
 	assert_int_equal(find_and_admit(), 0);
 	assert_int_equal(c.mine.status, BRAID_HELLO_OK);
 	assert_int_equal(w.wanted, 1);
-	done(0);				/* its socket becomes nothing */
+	assert_int_equal(w.reached, 0);		/* it has proved nothing yet */
+	done(0);
+	assert_int_equal(w.reached, 1);
+	assert_int_equal(w.offered, 1);		/* core/setup/reverse.h; else its socket is closed */
 	assert_int_equal(w.bound, 0);
 	assert_null(w.joined);
 }

@@ -223,6 +223,7 @@ net_tests = \
 	tests/net/why.sh \
 	tests/net/doctor.sh \
 	tests/net/dscp.sh \
+	tests/net/gid.sh \
 	tests/net/hashed.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
@@ -782,6 +783,7 @@ slow_tests = \
 	tests/faults/setup.sh \
 	tests/faults/check.sh \
 	tests/faults/heal.sh \
+	tests/net/gid.sh \
 	tests/net/hashed.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \

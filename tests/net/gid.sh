@@ -67,8 +67,7 @@ play()
 	done
 	sleep 0.3
 	if ! "$2" || ! goes_on; then
-		kill $talker 2>/dev/null
-		wait $talker
+		stop_talking
 		cat "$tmp/talk" "$tmp/err" "$tmp/err.b"
 		return 1
 	fi

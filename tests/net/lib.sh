@@ -141,7 +141,7 @@ talk()
 {
 	rm -f "$tmp/err.b"
 	# shellcheck disable=SC2086 # variables and their values
-	in_b env $env_both $env_b timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
+	in_b env $env_both $env_b timeout -k 5 $((60 * slow)) "$braid" perf --plugin "$plugin" \
 		--listen "$control:0" --once $with_b >"$tmp/out.b" 2>"$tmp/err.b" &
 	listener=$!
 	port=$(listening "$tmp/err.b" $listener) || {
@@ -150,7 +150,7 @@ talk()
 		return 1
 	}
 	# shellcheck disable=SC2086
-	in_a env $env_both $env_a timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
+	in_a env $env_both $env_a timeout -k 5 $((60 * slow)) "$braid" perf --plugin "$plugin" \
 		--connect "$control:$port" --check --csv --seconds 0.05 "$@" \
 		>"$tmp/csv" 2>"$tmp/err"
 	rc=$?
@@ -190,6 +190,18 @@ while_talking()
 	wait $talker || { cat "$tmp/talk"; well=1; }
 	[ -z "$said" ] || echo "$said"
 	return $well
+}
+
+# stop_talking - end $talker and, as it is a shell, what it has started on the hosts, too.
+stop_talking()
+{
+	kill $talker 2>/dev/null
+	for ns in "$a" "$b"; do
+		for pid in $(ip netns pids "$ns" 2>/dev/null); do
+			kill -KILL "$pid" 2>/dev/null
+		done
+	done
+	wait $talker
 }
 
 # -- verdicts -------------------------------------------------------------------------------------

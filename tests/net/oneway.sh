@@ -97,8 +97,7 @@ play()
 	for step; do
 		eval "$step" && continue
 		echo "failed: $step"
-		kill $talker 2>/dev/null
-		wait $talker
+		stop_talking
 		cat "$tmp/talk" "$tmp/err" "$tmp/err.b"
 		return 1
 	done

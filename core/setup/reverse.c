@@ -21,7 +21,7 @@
 #include "core/setup/path.h"
 
 enum {
-	SLOW_MS = 100,			/* after so long our own dial may give way */
+	SLOW_MS = 100,			/* and two round trips: our own dial may give way */
 	CALL_MS = 500,			/* between two frames that ask for a connection */
 };
 
@@ -51,10 +51,12 @@ void braid_reverse_offer(struct braid_conn *c, uint64_t now)
 static bool dial_fails(const struct braid_link *link, const struct braid_conn *own, bool failed,
 		       uint64_t now)
 {
+	unsigned ms = SLOW_MS + 2 * braid_link_home(link)->recover.rtt_ms;
+
 	if (own && (own->known || own->reversed))
 		return false;
 	return link->recover.reversed || failed ||
-	       (own && braid_since(own->began_ns, now) >= SLOW_MS * MS);
+	       (own && braid_since(own->began_ns, now) >= ms * MS);
 }
 
 /* Does a lane that exists need a connection of the peer's? */

@@ -169,6 +169,29 @@ case_of "an interface is removed and made anew with the same address" 1 2 remade
 case_of "an interface is removed and made anew, dialling end, another address" 11 2 remade a 11
 case_of "an interface is removed and made anew, dialled end, another address" 1 12 remade b 12
 
+# -- over UCX, whose workers have addresses of their own -----------------------------------------------
+
+# UCX carries the lanes afterwards, too: a lesser transport would be a WARN.
+by_ucx()				# FROM TO COMMAND...
+{
+	moves "$@" && ! grep -E 'lesser-transport|peer-lacks' "$tmp/err" "$tmp/err.b"
+}
+
+were="$env_both"
+env_both="$env_both BRAID_TRANSPORTS=ucx,tcp UCX_TLS=tcp UCX_NET_DEVICES=w1"
+# shellcheck disable=SC2086 # variables and their values
+if in_a env $env_both "$braid" info --plugin "$plugin" 2>&1 | grep -q 'transports.*ucx'; then
+	within=$((30 * slow))
+	addresses 1 2
+	case_ "over UCX the end that dials gets another address" by_ucx 11 2 readdress a 11
+	addresses 1 2
+	case_ "over UCX the end that was dialled gets another address" by_ucx 1 12 readdress b 12
+	within=$((10 * slow))
+else
+	no_case "over UCX" "no UCX here"
+fi
+env_both=$were
+
 # -- during an outage ---------------------------------------------------------------------------------
 
 # With the interface down, for so many seconds before the command and after it.

@@ -30,9 +30,6 @@ struct row {
 	unsigned when;			/* CHECK | SOAK */
 	void (*play)(struct run *r);
 	int arg[3];			/* the row's own */
-	unsigned mbit;			/* what passes each way of a path; 0: all that can */
-	unsigned cap_mbit;		/* what passes each way of a connection */
-	unsigned pace_mbit;		/* what each end sends at most */
 	enum { ROUTED, WIRED, TWO_PATHS, SPARE_AT_A } net;
 	enum { ALL, FIRST, SECOND } nic[ENDS];	/* which NICs an end uses; ALL: fused */
 	unsigned log;			/* STDIO_..., NO_LOGGER */
@@ -42,6 +39,9 @@ struct row {
 	size_t max_size;		/* of messages; 0: 1 MiB */
 	bool whole;			/* all messages have that size */
 	unsigned slots;			/* in flight per flow; 0: 8 */
+	unsigned mbit;			/* what passes each way of a path; 0: all that can */
+	unsigned cap_mbit;		/* what passes each way of a connection */
+	unsigned pace_mbit;		/* what each end sends at most */
 	bool posted;			/* concerns receives that are posted: no one-sided row */
 	bool late;			/* calls' times say nothing here: CPUs are taken away */
 	bool alone;			/* no other run beside it */

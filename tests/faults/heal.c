@@ -21,7 +21,7 @@
 enum {
 	STEADY_S = 20,			/* at most, until the rate before is steady */
 	BEFORE_MS = 3000,		/* the rate before is of so long */
-	MORE_KIB = 2048,		/* less is no growth */
+	MORE_KIB = 8192,		/* less is no growth: queues fill up to their limits first */
 	CALM_S = 20,			/* after the last flap */
 };
 
@@ -240,6 +240,7 @@ void play_flaps(struct run *r)
 	struct held then = { 0 }, now;
 
 	begins(r);
+	then = count(r);
 	for (unsigned i = 1; i <= n; i++) {
 		flap(r);
 		if (i != half && i != n && i % 50)

@@ -37,7 +37,7 @@ goes_on()
 {
 	began=$(now_ms)
 	until moves; do
-		if ! kill -0 $talker 2>/dev/null || [ $(($(now_ms) - began)) -gt $((within * 1000)) ]; then
+		if ! kill -0 "$talker" 2>/dev/null || [ $(($(now_ms) - began)) -gt $((within * 1000)) ]; then
 			echo "no packets within $within s"
 			return 1
 		fi
@@ -62,7 +62,7 @@ play()
 		--timeout 60 >"$tmp/talk" 2>&1 &
 	talker=$!
 	until [ -e "$nics" ] && moves 2>/dev/null; do
-		kill -0 $talker 2>/dev/null || { cat "$tmp/talk"; return 1; }
+		kill -0 "$talker" 2>/dev/null || { cat "$tmp/talk"; return 1; }
 		sleep 0.05
 	done
 	sleep 0.3

@@ -74,7 +74,7 @@ talks()
 {
 	began=$(now_ms)
 	until streams 1 2; do
-		if ! kill -0 $talker 2>/dev/null || [ $(($(now_ms) - began)) -gt $((60000 * slow)) ]; then
+		if ! kill -0 "$talker" 2>/dev/null || [ $(($(now_ms) - began)) -gt $((60000 * slow)) ]; then
 			echo "no streams"
 			stop_talking
 			cat "$tmp/talk"
@@ -100,11 +100,11 @@ moves()
 	began=$(now_ms)
 	until streams "$from" "$to" && flows; do
 		# On a busy host the rest may have been sent before we saw it.
-		! kill -0 $talker 2>/dev/null && wait $talker && {
+		! kill -0 "$talker" 2>/dev/null && wait $talker && {
 			echo "it is over after $(($(now_ms) - began)) ms" >&2
 			return 0
 		}
-		if [ $(($(now_ms) - began)) -gt $((within * 1000)) ] || ! kill -0 $talker 2>/dev/null; then
+		if [ $(($(now_ms) - began)) -gt $((within * 1000)) ] || ! kill -0 "$talker" 2>/dev/null; then
 			echo "no stream from 10.77.1.$from to 10.77.1.$to"
 			stop_talking
 			cat "$tmp/talk" "$tmp/err" "$tmp/err.b"

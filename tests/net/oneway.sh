@@ -65,7 +65,7 @@ goes_on()
 	shift
 	began=$(now_ms)
 	until "$@"; do
-		if ! kill -0 $talker 2>/dev/null || [ $(($(now_ms) - began)) -gt $((within * 1000)) ]; then
+		if ! kill -0 "$talker" 2>/dev/null || [ $(($(now_ms) - began)) -gt $((within * 1000)) ]; then
 			echo "not within $within s: $goal; $(streams) streams"
 			return 1
 		fi
@@ -90,7 +90,7 @@ play()
 		--timeout 60 >"$tmp/talk" 2>&1 &
 	talker=$!
 	until has_streams 1; do
-		kill -0 $talker 2>/dev/null || { cat "$tmp/talk"; return 1; }
+		kill -0 "$talker" 2>/dev/null || { cat "$tmp/talk"; return 1; }
 		sleep 0.05
 	done
 	sleep 0.5
@@ -144,6 +144,7 @@ case_ "four lanes all come back" lanes
 
 one_of_four()
 {
+	# shellcheck disable=SC2016 # play expands it
 	play "wall b 'tcp flags & (syn | ack) == syn drop'" \
 		'one=$(in_a ss -Htn state established dst 10.77.1.2 | awk "NR == 2 { sub(/.*:/, \"\", \$3); print \$3 }")' \
 		'in_a ss -KHtn state established dst 10.77.1.2 sport = :$one >/dev/null' \

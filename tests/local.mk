@@ -38,6 +38,7 @@ unit_tests = \
 	tests/unit/test_declined \
 	tests/unit/test_dial \
 	tests/unit/test_diff \
+	tests/unit/test_due \
 	tests/unit/test_encrypt \
 	tests/unit/test_events \
 	tests/unit/test_fail \
@@ -66,6 +67,7 @@ unit_tests = \
 	tests/unit/test_link_offer \
 	tests/unit/test_link_reads \
 	tests/unit/test_link_recover \
+	tests/unit/test_link_woken \
 	tests/unit/test_links \
 	tests/unit/test_listen \
 	tests/unit/test_listener \
@@ -269,7 +271,8 @@ nccl_tests = \
 	tests/nccl/ucx.sh \
 	$(nccl_quick_tests)
 
-fault_tests = tests/faults/check.sh tests/faults/heal.sh tests/faults/onesided.sh tests/faults/setup.sh
+fault_tests = tests/faults/check.sh tests/faults/heal.sh tests/faults/onesided.sh \
+	tests/faults/setup.sh tests/scale/scale.sh
 
 cli_tests = \
 	tests/cli/completion.bats \
@@ -690,6 +693,11 @@ tests_faults_setup_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_UCX
 endif
 tests_faults_setup_LDADD = $(tools_libs)
 
+# What thousands of peers cost one process: see the head of scale.c.
+check_PROGRAMS += tests/scale/scale
+tests_scale_scale_SOURCES = tests/scale/crowd.c tests/scale/crowd.h tests/scale/scale.c
+tests_scale_scale_LDADD = $(tools_libs)
+
 # Two processes that connect to each other at once, for tests/net/crossed.sh.
 check_PROGRAMS += tests/net/crossed
 tests_net_crossed_LDADD = $(tools_libs)
@@ -785,6 +793,7 @@ slow_tests = \
 	tests/faults/heal.sh \
 	tests/net/gid.sh \
 	tests/net/hashed.sh \
+	tests/scale/scale.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
 	tests/net/rails.sh \

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -302,6 +303,21 @@ static bool os_cpu(uint64_t *ret_used_ms, uint64_t *ret_queued_ms)
 	return true;
 }
 
+static void os_discard(void *page, size_t len)
+{
+	madvise(page, len, MADV_DONTNEED);
+}
+
+void braid_os_discard(void *mem, size_t len)
+{
+	uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t beg = ((uintptr_t)mem + size - 1) / size * size;
+	uintptr_t end = ((uintptr_t)mem + len) / size * size;
+
+	if (mem && beg < end && braid_os->discard)
+		braid_os->discard((char *)mem + (beg - (uintptr_t)mem), end - beg);
+}
+
 static const struct braid_os real = {
 	.now_ns = os_now_ns,
 	.random = os_random,
@@ -334,6 +350,7 @@ static const struct braid_os real = {
 	.thread_start = os_thread_start,
 	.thread_join = os_thread_join,
 	.cpu = os_cpu,
+	.discard = os_discard,
 };
 
 const struct braid_os *braid_os = &real;

@@ -62,9 +62,16 @@ struct braid_os {
 	int (*thread_join)(pthread_t thread, unsigned timeout_ms);
 	/* Ever: CPU time of this process; how long this thread was ready, and waited for a CPU. */
 	bool (*cpu)(uint64_t *ret_used_ms, uint64_t *ret_queued_ms);	/* false: not known */
+	void (*discard)(void *page, size_t len);	/* whole pages; NULL: it can't */
 };
 
 extern const struct braid_os *braid_os;
+
+/*
+ * Give the pages that lie within malloc()ed memory back to the system.  Their bytes are lost; the
+ * memory stays allocated, and is backed again when it is next written.
+ */
+void braid_os_discard(void *mem, size_t len);
 
 /*
  * The time from `then` to `now`; 0 if `then` is later, since another thread, or a later step of

@@ -64,4 +64,10 @@ static inline unsigned braid_link_take_call(struct braid_link *link)
 	return atomic_exchange(&link->lanes.call, 0);
 }
 
+/* Seconds between two signs of life while both ends are at rest, as the peer wants; 0: one. */
+static inline unsigned braid_link_peer_rest(const struct braid_link *link)
+{
+	return link->rx.peer_rest_s;
+}
+
 #endif

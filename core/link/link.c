@@ -14,7 +14,6 @@
 
 #include "core/base/flight.h"
 #include "core/base/log.h"
-#include "core/base/wakeup.h"
 #include "core/link/upcalls.h"
 
 struct braid_link *braid_link_new(const struct braid_link_key *key)
@@ -37,6 +36,7 @@ struct braid_link *braid_link_new(const struct braid_link_key *key)
 void braid_link_free(struct braid_link *link)
 {
 	braid_link_forget_deferred(link);
+	braid_link_forget_woken(link);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
@@ -78,6 +78,26 @@ void braid_link_detach(struct braid_link *link)
 	link->lanes.attached = false;
 }
 
+static void lane_trim(struct braid_lane *lane)
+{
+	if (lane->tr->dma || lane->tr->blob || !braid_lane_up(lane) || lane->rx_left ||
+	    !braid_trylock(&lane->io))
+		return;
+	lane->tr->lane_detach(lane);
+	if (braid_trylock(&lane->link->lock)) {
+		if (!lane->pushing)
+			braid_txq_trim(&lane->tx);
+		braid_unlock(&lane->link->lock);
+	}
+	braid_unlock(&lane->io);
+}
+
+void braid_link_trim(struct braid_link *link)
+{
+	for (unsigned i = 0; i < link->nlanes; i++)
+		lane_trim(link->lane[i]);
+}
+
 void braid_link_down(struct braid_link *link, int err, const char *why)
 {
 	int state = atomic_load(&link->state);
@@ -97,7 +117,7 @@ void braid_link_down(struct braid_link *link, int err, const char *why)
 	atomic_store(&link->err, err);
 	braid_comms_fail(link, err);	/* after the WARN: a caller that sees err finds it */
 	atomic_store(&link->state, BRAID_LINK_DEAD);
-	braid_wake_service();
+	braid_link_wake(link);
 }
 
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)

@@ -93,6 +93,8 @@ void braid_link_free(struct braid_link *link);
 /* Allocate rings and buffers for traffic; 0 or -ENOMEM.  Idle links free them. */
 int braid_link_attach(struct braid_link *link);
 void braid_link_detach(struct braid_link *link);
+/* Give back what the link's buffers use, but keep these: its comms are at rest. */
+void braid_link_trim(struct braid_link *link);
 
 /* Fail the link and every comm on it with err.  One WARN, if a caller is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)
@@ -128,6 +130,12 @@ void braid_link_feed(struct braid_link *link);	/* cut chunks; push their lanes *
 void braid_link_send(struct braid_link *link, bool now);
 void braid_link_flush(struct braid_link *link);	/* push home, unless another thread does */
 void braid_link_unpark(struct braid_link *link);	/* the service thread stops watching */
+
+/* Without any lock: */
+/* Have the service thread look at the link soon: something has changed that it must act upon. */
+void braid_link_wake(struct braid_link *link);
+/* For the service thread: a link that was woken, each once; NULL: none is left. */
+struct braid_link *braid_link_woken(void);
 
 /* A data call was made: the service thread leaves the link to its caller for a tick. */
 static inline void braid_link_touch(struct braid_link *link)

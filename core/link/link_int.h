@@ -26,6 +26,7 @@ bool braid_carrier_is_outdated(const struct braid_link *link, const struct braid
  */
 size_t braid_lane_push(struct braid_lane *lane);
 void braid_link_forget_deferred(struct braid_link *link);
+void braid_link_forget_woken(struct braid_link *link);	/* it is about to be freed */
 
 /*
  * A lane's carrier failed.  A new one may work, unless the peer sent malformed data, which `broken`

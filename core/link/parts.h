@@ -63,6 +63,7 @@ struct braid_link_rx {
 	atomic_bool peer_gone;		/* F_CLOSE received */
 	/* The last ALIVE with BRAID_ALIVE_CPU, and how many have come. */
 	_Atomic uint32_t peer_used_ms, peer_queued_ms, peer_announced;
+	atomic_uint peer_rest_s;	/* of the last ALIVE: see core/proto/frame.h */
 	struct {			/* half received when its lane was lost; it is sent again */
 		enum braid_rx_kind kind;	/* NONE: there is none */
 		struct braid_hdr hdr;
@@ -78,6 +79,8 @@ struct braid_link_thread {
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	atomic_bool alone;		/* a hint: recently no call used another link */
 	atomic_uint pins;		/* calls and dials that still use the link */
+	struct braid_link *other;	/* woken before: braid_link_wake() */
+	bool woken;
 };
 
 /* --- of core/msg, under the link's lock except where atomic -------------------------------- */
@@ -109,6 +112,7 @@ struct braid_link_msg {
 
 struct braid_link_table {		/* core/setup/links.c: all links */
 	struct braid_list node;
+	struct braid_link *other;	/* the next whose key has the same hash */
 	unsigned refs;			/* under the table's own lock */
 };
 
@@ -145,7 +149,10 @@ struct braid_link_tries {		/* core/setup/tries.c: rounds over the ways to the pe
 	uint64_t final_ns;		/* when the first way failed for good; 0: none has */
 };
 
-struct braid_link_tick {		/* core/setup/watched.c */
+struct braid_link_tick {		/* core/setup/watched.c; core/setup/due.c: */
+	uint64_t used_ns;		/* when calls were last seen; 0: trimmed since */
+	struct braid_list node;		/* of the busy links, or of a slot */
+	bool rests;
 	unsigned long seen;		/* data calls, at the last tick */
 	bool settled;			/* watched, and a tick has passed without a call */
 	uint64_t tidied_ns;		/* when it last sent control frames that are not urgent */
@@ -163,7 +170,11 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	uint32_t sent;			/* frames ever queued at our home lane */
 	uint64_t sent_ns;		/* when that count last grew */
 	uint64_t slow_look_ns;		/* core/setup/slow.c */
+	unsigned rest_s;		/* of the last ALIVE that we sent */
+	uint64_t asked_ns;		/* when we last began to want a sign each second */
 	uint64_t ticked_ns, health_ns, down_ns, probe_ns, stall_ns;
+	uint32_t checked;		/* frames ever queued at home when health was checked */
+	bool calm;			/* all was acknowledged then */
 	uint64_t warned_ns;		/* when the silence was last reported */
 	unsigned silent_s;		/* until it is reported again */
 	uint64_t moved_ns;		/* when an address changed; 0: its lanes are back since */

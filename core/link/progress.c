@@ -17,7 +17,6 @@
 
 #include <errno.h>
 
-#include "core/base/wakeup.h"
 #include "core/link/upcalls.h"
 
 enum {
@@ -293,7 +292,7 @@ int braid_link_move(struct braid_link *link)
 void braid_link_unpark(struct braid_link *link)
 {
 	if (atomic_exchange(&link->thread.watched, false))
-		braid_wake_service();
+		braid_link_wake(link);
 }
 
 void braid_link_progress(struct braid_link *link, uint64_t *idle, const atomic_bool *done)

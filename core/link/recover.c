@@ -17,7 +17,6 @@
 
 #include "core/base/flight.h"
 #include "core/base/log.h"
-#include "core/base/wakeup.h"
 #include "core/link/txq_int.h"
 #include "core/link/upcalls.h"
 
@@ -38,7 +37,7 @@ void braid_lane_lost(struct braid_lane *lane, int err)
 	atomic_fetch_add(&link->key.dev->lost, 1);
 	atomic_store(&lane->up, false);
 	atomic_fetch_add(&link->lanes.ndown, 1);
-	braid_wake_service();
+	braid_link_wake(link);
 }
 
 /* Log all counters of a lane that received malformed data: they help to find the cause. */
@@ -122,7 +121,7 @@ void braid_lane_orphan(struct braid_lane *lane)
 	    !is_closed(lane))
 		return;
 	if (lane->index == lane->link->lanes.home) {	/* frames in order: braid_link_rehome() */
-		braid_wake_service();
+		braid_link_wake(lane->link);
 		return;
 	}
 	if (braid_tx_rewind(lane, lane->loss.peer_frames)) {

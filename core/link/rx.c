@@ -13,7 +13,6 @@
 #include "core/base/copy.h"
 #include "core/base/crc32c.h"
 #include "core/base/flight.h"
-#include "core/base/wakeup.h"
 #include "core/link/link_int.h"
 #include "core/link/upcalls.h"
 
@@ -34,7 +33,7 @@ static int rx_down(struct braid_link *link, const struct braid_hdr *h)
 	if (h->n >= link->nlanes) {		/* lost there before its handshake ended here */
 		if (link->dialler && link->lanes.peer <= h->n)
 			link->lanes.peer = h->n + 1u;
-		braid_wake_service();
+		braid_link_wake(link);
 		return 0;
 	}
 	lane = link->lane[h->n];
@@ -63,7 +62,7 @@ static int rx_renew(struct braid_link *link, const struct braid_hdr *h)
 		atomic_store(&link->lane[h->n]->loss.slow, true);
 	else
 		atomic_store(&link->lane[h->n]->loss.old_key, true);
-	braid_wake_service();
+	braid_link_wake(link);
 	return 0;
 }
 
@@ -78,7 +77,7 @@ static int rx_lanes(struct braid_link *link, const struct braid_hdr *h)
 		link->lanes.call = h->n + 1u;
 	else
 		link->lanes.want = h->n;
-	braid_wake_service();
+	braid_link_wake(link);
 	return 0;
 }
 
@@ -101,6 +100,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 	case BRAID_F_RENEW:
 		return rx_renew(link, h);
 	case BRAID_F_ALIVE:
+		link->rx.peer_rest_s = h->n < BRAID_ALIVE_REST_S ? h->n : BRAID_ALIVE_REST_S;
 		if (h->tag != BRAID_ALIVE_CPU)
 			return 0;
 		link->rx.peer_used_ms = h->seq;

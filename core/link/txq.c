@@ -74,6 +74,29 @@ void braid_txq_fini(struct braid_txq *q)
 	q->frames_max = q->bytes_max = 0;
 }
 
+/* Discard the entries of `size` bytes of a ring of n, a power of two, but those in [from, to). */
+static void trim_ring(void *ring, size_t size, uint64_t n, uint64_t from, uint64_t to)
+{
+	uint64_t a = from & (n - 1), b = to & (n - 1);
+	char *at = ring;
+
+	if (to - from == n || !n)
+		return;
+	if (a <= b) {
+		braid_os_discard(at, a * size);
+		braid_os_discard(at + b * size, (n - b) * size);
+	} else {
+		braid_os_discard(at + b * size, (a - b) * size);
+	}
+}
+
+void braid_txq_trim(struct braid_txq *q)
+{
+	trim_ring(q->ring, 1, q->ring_size, q->tail, q->head);
+	trim_ring(q->f, sizeof(*q->f), q->f ? (uint64_t)q->fmask + 1 : 0, q->f_acked,
+		  q->f_acked + (q->f_head - q->f_acked));
+}
+
 bool braid_txq_idle(const struct braid_txq *q)
 {
 	if (q->f_sent != q->f_head)

@@ -67,6 +67,8 @@ struct braid_txq {
 /* Both are powers of two.  0, or -ENOMEM: nothing has changed. */
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t frames);
 void braid_txq_fini(struct braid_txq *q);	/* once no NIC or thread reads it */
+/* Give back the memory behind what is free now, of a ring that no NIC reads. */
+void braid_txq_trim(struct braid_txq *q);
 /* Is every frame sent and acknowledged?  ACK frames do not count: no ACK is sent for them alone. */
 bool braid_txq_idle(const struct braid_txq *q);
 

@@ -184,10 +184,15 @@ static void anonymous(struct braid_conn *c)
 	memset(c->mine.host, 0, sizeof(c->mine.host));
 }
 
+static int socket_lives(struct braid_conn *c);
+
 static int conn_rx_hello(struct braid_conn *c)
 {
 	int err = move(c, c->m1, sizeof(c->m1), false);
 
+	/* In a storm of dials it may have waited for too long, and hung up. */
+	if (!err && socket_lives(c) == -ENOTCONN)
+		err = -ENOTCONN;
 	if (err)
 		return err;
 	err = braid_hello_unpack(c->m1, &c->theirs);
@@ -217,8 +222,6 @@ static int conn_rx_hello(struct braid_conn *c)
 	}
 	return 0;
 }
-
-static int socket_lives(struct braid_conn *c);
 
 static int conn_admit(struct braid_conn *c)
 {

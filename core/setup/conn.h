@@ -66,7 +66,7 @@ struct braid_conn {
 	bool known;			/* the peer's MAC shows that it knows the key */
 	enum braid_conn_state state;
 	unsigned done;			/* bytes of the present message */
-	uint64_t deadline_ns;
+	uint64_t deadline_ns, began_ns;
 	struct braid_dev *dev;
 	struct braid_dev *met;		/* the member of dev whose socket it is */
 	struct braid_link *link;	/* dialler: the link that dials; accepter: see find() */
@@ -75,7 +75,6 @@ struct braid_conn {
 	unsigned way;			/* index of the way taken on that path */
 	bool bound;			/* the socket is bound to its interface */
 	bool reversed;			/* dialler: the other end has made the connection */
-	uint64_t began_ns;		/* dialler */
 	uint16_t version;		/* agreed on; 0: not yet */
 	uint16_t must_be;		/* the version that the peer is known to speak; or 0 */
 	uint8_t *key;			/* core/base/secret.h, as the next one */

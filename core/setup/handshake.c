@@ -19,6 +19,7 @@
 #include "core/msg/open.h"
 #include "core/proto/auth.h"
 #include "core/setup/addr.h"
+#include "core/setup/due.h"
 #include "core/setup/events.h"
 #include "core/setup/links.h"
 #include "core/transport.h"
@@ -26,6 +27,8 @@
 enum {
 	READY_MS = 1000,		/* for a transport's set-up; then the socket is used */
 	POLLS = 64,			/* handshakes polled in one round, at most */
+	YOUNG_MS = 250,			/* no stranger is dropped sooner to make room */
+	KNOWN_MS = 2000,		/* nor one that has shown the key, or replays who did */
 	FD_SHARE = 8,			/* strangers hold at most 1/8 of the descriptors */
 	ANSWER_MS = 2000,		/* for a peer that must first stop the old lane's RDMA */
 };
@@ -64,6 +67,8 @@ void braid_handshake_end(struct braid_conn *c)
 		half_open--;
 	if (c->link && c->link->dial.conn == c)
 		c->link->dial.conn = NULL;
+	if (c->link)
+		braid_due_now(c->link);
 	if (c->lane && c->lane->recover.conn == c)
 		c->lane->recover.conn = NULL;
 	braid_list_del(&c->node);
@@ -175,6 +180,8 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 	int err = braid_conn_step(c, &events);
 
 	braid_svc_assert_locked();
+	if (c->link)
+		braid_due_now(c->link);
 	if (err == -EAGAIN) {
 		set_limits(c, now);
 		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
@@ -188,13 +195,21 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 
 /* --- accepting ----------------------------------------------------------------------------- */
 
-bool braid_handshake_make_room(void)
+/* Has it had its time?  If nobody lacks room, the handshake's timeout is the limit. */
+static bool may_go(const struct braid_conn *c, uint64_t now, bool at_once)
+{
+	uint64_t ms = c->known ? KNOWN_MS : at_once ? 0 : YOUNG_MS;
+
+	return !c->dialler && braid_since(c->began_ns, now) >= ms * MS;
+}
+
+bool braid_handshake_make_room(uint64_t now, bool at_once)
 {
 	struct braid_conn *c, *victim = NULL;
 
 	braid_svc_assert_locked();
 	braid_list_for(c, &braid_handshakes, node) {
-		if (c->dialler)
+		if (!may_go(c, now, at_once))
 			continue;
 		if (!victim || !c->known)
 			victim = c;
@@ -208,6 +223,13 @@ bool braid_handshake_make_room(void)
 	return true;
 }
 
+bool braid_handshake_has_room(uint64_t now)
+{
+	braid_svc_assert_locked();
+	return (half_open < (unsigned)braid_param.half_open && half_open < fd_share) ||
+	       braid_handshake_make_room(now, false);
+}
+
 int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_conn_owner *owner,
 			   const struct sockaddr_storage *from, uint64_t now)
 {
@@ -219,8 +241,6 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 		braid_os->close(fd);
 		return -ENOMEM;
 	}
-	if (half_open >= (unsigned)braid_param.half_open || half_open >= fd_share)
-		braid_handshake_make_room();
 	braid_os->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	err = braid_conn_init(c, fd, false, owner);
 	if (err) {
@@ -230,6 +250,7 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 	}
 	c->dev = c->met = dev;
 	c->to = *from;
+	c->began_ns = now;
 	c->deadline_ns = now + (uint64_t)braid_param.handshake_timeout * SEC;
 	braid_addr_text(from, c->addr, sizeof(c->addr));
 	c->from = braid_addr_of((const struct sockaddr *)from);

@@ -31,8 +31,16 @@ int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_con
 void braid_handshake_event(struct braid_conn *c, uint64_t now);
 void braid_handshake_end(struct braid_conn *c);		/* close and free */
 
-/* Drop the oldest accepted connection, of those that have not shown the key if any; false: none. */
-bool braid_handshake_make_room(void);
+/*
+ * Drop the oldest accepted connection, of those that have not shown the key if any.  Each has some
+ * time before; at_once: only those that have shown the key do.  False: there is none to drop.
+ */
+bool braid_handshake_make_room(uint64_t now, bool at_once);
+/*
+ * May one more be accepted?  Room is made for it if it can be; else let it wait in the kernel, as
+ * those that are here are as likely to be peers.
+ */
+bool braid_handshake_has_room(uint64_t now);
 void braid_handshakes_expire(uint64_t now);
 void braid_handshakes_drop(const struct braid_link *link);	/* those of a dead link's lanes */
 void braid_handshakes_close(void);

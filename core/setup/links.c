@@ -7,8 +7,12 @@
 #include "core/base/secret.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
+#include "core/setup/due.h"
 
-enum { DEVICES_MAX = 16 };		/* devices that have had links */
+enum {
+	DEVICES_MAX = 16,		/* devices that have had links */
+	BUCKETS = 1024,
+};
 
 struct braid_svc braid_svc = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -17,6 +21,11 @@ static struct {
 					 * its holder never waits */
 	const struct braid_dev *device[DEVICES_MAX];
 	unsigned ndevices;
+	atomic_uint n;			/* of links */
+	struct {
+		struct braid_link *link;
+	} bucket[BUCKETS];		/* links by key, under braid_svc.lock */
+	struct braid_link *other;	/* the next of braid_links_turn(); NULL: the first */
 } table;
 
 /* Make the owner known to checking builds. */
@@ -59,12 +68,51 @@ static bool serves(const struct braid_link *link, const struct braid_link_key *k
 	       !braid_link_peer_gone(link) && !link->setup.distrusted;
 }
 
+void braid_links_init(void)
+{
+	braid_list_init(&braid_svc.links);
+	memset(table.bucket, 0, sizeof(table.bucket));
+	table.other = NULL;
+	table.n = 0;
+	braid_due_reset();
+}
+
+/* The process's id is random, so it is its own hash. */
+static struct braid_link **bucket(const struct braid_link_key *key)
+{
+	uint32_t hash;
+
+	memcpy(&hash, key->process, sizeof(hash));
+	return &table.bucket[hash % BUCKETS].link;
+}
+
+static void bucket_del(struct braid_link *link)
+{
+	struct braid_link **other = bucket(&link->key);
+
+	while (*other && *other != link)
+		other = &(*other)->table.other;
+	if (*other)
+		*other = link->table.other;
+}
+
+/* The oldest is found first, as at the peer. */
+static void bucket_add(struct braid_link *link)
+{
+	struct braid_link **other = bucket(&link->key);
+
+	while (*other)
+		other = &(*other)->table.other;
+	link->table.other = NULL;
+	*other = link;
+}
+
 struct braid_link *braid_link_find(const struct braid_link_key *key, bool pending)
 {
 	struct braid_link *link;
 
 	braid_svc_assert_locked();
-	braid_list_for(link, &braid_svc.links, table.node) {
+	for (link = *bucket(key); link; link = link->table.other) {
 		bool up = atomic_load(&link->state) == BRAID_LINK_UP;
 
 		if (serves(link, key) && (pending ? !up && !link->dial.alone :
@@ -79,7 +127,7 @@ struct braid_link *braid_link_find_proven(const struct braid_link_key *key)
 	struct braid_link *link;
 
 	braid_svc_assert_locked();
-	braid_list_for(link, &braid_svc.links, table.node) {
+	for (link = *bucket(key); link; link = link->table.other) {
 		if (serves(link, key) && (link->setup.proven || link->dial.alone))
 			return link;
 	}
@@ -100,12 +148,23 @@ void braid_link_list(struct braid_link *link)
 
 	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
+	bucket_add(link);
 	braid_list_add_tail(&braid_svc.links, &link->table.node);
+	braid_due_add(link);
+	table.n++;
 	while (i < table.ndevices && table.device[i] != link->key.dev)
 		i++;
 	if (i == table.ndevices && i < DEVICES_MAX)
 		table.device[table.ndevices++] = link->key.dev;
 	braid_unlock(&table.lock);
+}
+
+/* The link after that one in the table, or NULL. */
+static struct braid_link *after(const struct braid_link *link)
+{
+	struct braid_list *n = link ? link->table.node.next : braid_svc.links.next;
+
+	return n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, table.node);
 }
 
 bool braid_link_unlist(struct braid_link *link)
@@ -115,8 +174,14 @@ bool braid_link_unlist(struct braid_link *link)
 	braid_svc_assert_locked();
 	braid_lock_wait(&table.lock);
 	free = !link->table.refs;
-	if (free)
+	if (free) {
+		if (table.other == link)
+			table.other = after(link);
 		braid_list_del(&link->table.node);
+		bucket_del(link);
+		braid_due_forget(link);
+		table.n--;
+	}
 	braid_unlock(&table.lock);
 	return free;
 }
@@ -148,21 +213,43 @@ unsigned braid_links_devices(const struct braid_dev **ret, unsigned max)
 
 struct braid_link *braid_links_next(struct braid_link *link)
 {
-	struct braid_list *n;
+	struct braid_link *other;
 
 	braid_lock_wait(&table.lock);
-	n = link ? link->table.node.next : braid_svc.links.next;
+	other = after(link);
 	if (link)
 		link->table.refs--;
-	link = n == &braid_svc.links ? NULL : braid_list_entry(n, struct braid_link, table.node);
-	if (link)
-		link->table.refs++;
+	if (other)
+		other->table.refs++;
 	braid_unlock(&table.lock);
-	return link;
+	return other;
+}
+
+struct braid_link *braid_links_turn(struct braid_link *link)
+{
+	struct braid_link *other;
+
+	braid_lock_wait(&table.lock);
+	other = table.other ? table.other : after(NULL);
+	if (link)
+		link->table.refs--;
+	if (other) {
+		other->table.refs++;
+		table.other = after(other);
+	}
+	braid_unlock(&table.lock);
+	return other;
+}
+
+unsigned braid_links_count(void)
+{
+	return atomic_load_explicit(&table.n, memory_order_relaxed);
 }
 
 void braid_links_leave(struct braid_link *link)
 {
+	if (!link)
+		return;
 	braid_lock_wait(&table.lock);
 	link->table.refs--;
 	braid_unlock(&table.lock);

@@ -43,6 +43,7 @@ void braid_svc_unlock(void);
 
 /* --- with braid_svc.lock held -------------------------------------------------------------- */
 
+void braid_links_init(void);	/* there are none */
 /*
  * The link with that key, up or on its way, or NULL.  `pending`: only one that is not up yet, and
  * whose place a link dialled by the peer may take.
@@ -66,7 +67,10 @@ void braid_link_forget_keys(struct braid_link *link);
  * before it is passed back here or to braid_links_leave().
  */
 struct braid_link *braid_links_next(struct braid_link *link);
-void braid_links_leave(struct braid_link *link);	/* ends a walk early */
+void braid_links_leave(struct braid_link *link);	/* ends a walk early; NULL: nothing */
+/* The same, but it goes on where the last caller stopped, and has no end but an empty table. */
+struct braid_link *braid_links_turn(struct braid_link *link);
+unsigned braid_links_count(void);
 /* The devices that ever had a link, at most `max`; they are never freed. */
 unsigned braid_links_devices(const struct braid_dev **ret, unsigned max);
 

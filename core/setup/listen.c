@@ -14,6 +14,7 @@
 #include "core/base/wakeup.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/comm.h"
 #include "core/msg/open.h"
 #include "core/rma/rma.h"
@@ -27,11 +28,13 @@
 
 enum {
 	READY_MAX = 1024,		/* comms opened and not accepted, per listen */
+	BUCKETS = 1024,
 	POLL_LINKS = 8,			/* links that one accept() moves, at most */
+	LOOK_LINKS = 16,		/* and looks at */
 };
 
 static struct braid_lock lock;		/* the innermost lock; guards the two below */
-static struct braid_list listens;
+static struct braid_list listens[BUCKETS];	/* by id */
 static unsigned nlistens;
 
 bool braid_listens_left(void)
@@ -135,7 +138,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 		err = braid_listener_open(dev->member[i], false, &p);
 	if (!err) {
 		braid_lock_wait(&lock);
-		braid_list_add_tail(&listens, &l->node);
+		braid_list_add_tail(&listens[l->id % BUCKETS], &l->node);
 		nlistens++;
 		braid_unlock(&lock);
 		handle_fill(&h, l, p);
@@ -162,7 +165,7 @@ static struct braid_listen *listen_by_id(uint64_t id)
 {
 	struct braid_listen *l;
 
-	braid_list_for(l, &listens, node) {
+	braid_list_for(l, &listens[id % BUCKETS], node) {
 		if (l->id == id)
 			return l;
 	}
@@ -262,7 +265,8 @@ static int listen_offer(struct braid_comm *c, const struct braid_open *open)
 
 void braid_listens_init(void)
 {
-	braid_list_init(&listens);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		braid_list_init(&listens[i]);
 	braid_comm_hooks.open_check = listen_check;
 	braid_comm_hooks.open_offer = listen_offer;
 }
@@ -282,26 +286,28 @@ static struct braid_comm *listen_pop(struct braid_listen *l)
 	return c;
 }
 
-/* Move some links of the listen's device; the next call goes on after them. */
-static void links_poll(struct braid_listen *l)
+/*
+ * Move some links of the listen's device; the next call, of any listen, goes on after them.  Where
+ * there are more, the service thread moves those that it watches: a call of ours would end that.
+ */
+static void links_poll(const struct braid_listen *l)
 {
+	unsigned all = braid_links_count(), n = 0;
 	struct braid_link *link = NULL;
-	unsigned n = 0;
 
-	while ((link = braid_links_next(link))) {
-		if (link->number <= l->polled || link->key.dev != l->dev ||
-		    atomic_load(&link->state) != BRAID_LINK_UP)
-			continue;
-		if (n++ == POLL_LINKS) {
-			braid_links_leave(link);
+	for (unsigned i = 0; i < all && i < LOOK_LINKS && n < POLL_LINKS; i++) {
+		link = braid_links_turn(link);
+		if (!link)
 			return;
-		}
-		l->polled = link->number;
+		if (link->key.dev != l->dev || atomic_load(&link->state) != BRAID_LINK_UP ||
+		    (all > POLL_LINKS && braid_link_is_watched(link)))
+			continue;
+		n++;
 		braid_link_progress(link, NULL, NULL);
 		if (braid_link_is_urgent(link))
 			braid_link_try_flush_control(link);
 	}
-	l->polled = 0;
+	braid_links_leave(link);
 }
 
 static void report_wait(struct braid_listen *l)

@@ -30,7 +30,6 @@ struct braid_listen {
 	unsigned nready;
 	uint64_t taken[BRAID_TAKEN_MAX];	/* connects whose comms were queued last: a ring */
 	unsigned ntaken;		/* ever */
-	uint32_t polled;		/* accept() has moved the links up to that number */
 	struct braid_rma *rma;		/* takes all comms, as channels; NULL: accept() does */
 	struct braid_awaited awaited;
 	void *ctx;

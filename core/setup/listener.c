@@ -23,9 +23,10 @@
 #include "topo/ips.h"
 
 enum {
-	BACKLOG = 1024,
+	BACKLOG = 4096,			/* Linux's limit unless net.core.somaxconn says another */
 	ACCEPTS = 128,			/* in one round, so that a flood does not keep the thread */
 	PAUSE_MS = 100,			/* out of descriptors: how long to accept nothing */
+	FULL_MS = 10,			/* the same while too many handshakes are under way */
 	PORT_TRIES = 8,			/* port numbers tried; each must be free at every address */
 	PORTS_MAX = 2 * BRAID_HANDLE_ADDRS,
 };
@@ -304,6 +305,24 @@ uint16_t braid_listener_port(struct braid_dev *dev)
 	return braid_listener_open(dev, true, &p) ? 0 : p->port;
 }
 
+static void pause_port(struct braid_listener *p, uint64_t until_ns)
+{
+	p->paused_until_ns = until_ns;
+	braid_watch(EPOLL_CTL_MOD, p->fd, 0, p, BRAID_TAG_PORT);
+}
+
+/* No descriptor: true if one could be freed. */
+static bool get_descriptor(struct braid_listener *p, uint64_t now)
+{
+	if (braid_handshake_make_room(now, true))	/* strangers may hold some */
+		return true;
+	if (braid_log_gate_open(&gate_fds, now))
+		braid_warn("device %s: can't accept a peer: %s; trying on. Raise ulimit -n "
+			   "[no-descriptors]", p->dev->net.name, strerror(errno));
+	pause_port(p, now + PAUSE_MS * MS);
+	return false;
+}
+
 void braid_listener_event(struct braid_listener *p, const struct braid_conn_owner *owner,
 			  uint64_t now)
 {
@@ -311,21 +330,20 @@ void braid_listener_event(struct braid_listener *p, const struct braid_conn_owne
 	for (int i = 0; i < ACCEPTS; i++) {
 		struct sockaddr_storage sa = { 0 };
 		socklen_t len = sizeof(sa);
-		int fd = braid_os->accept(p->fd, (struct sockaddr *)&sa, &len);
+		int fd;
 
+		if (!braid_handshake_has_room(now)) {
+			pause_port(p, now + FULL_MS * MS);
+			return;
+		}
+		fd = braid_os->accept(p->fd, (struct sockaddr *)&sa, &len);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			       errno == ENOBUFS)) {
 			/* The kernel says so even if no connection waits: see at the next event. */
 			if (i > 0)
 				return;
-			if (braid_handshake_make_room())	/* strangers may hold some */
+			if (get_descriptor(p, now))
 				continue;
-			if (braid_log_gate_open(&gate_fds, now))
-				braid_warn("device %s: can't accept a peer: %s; trying on. Raise "
-					   "ulimit -n [no-descriptors]",
-					   p->dev->net.name, strerror(errno));
-			p->paused_until_ns = now + PAUSE_MS * MS;
-			braid_watch(EPOLL_CTL_MOD, p->fd, 0, p, BRAID_TAG_PORT);
 			return;
 		}
 		if (fd < 0)

@@ -25,6 +25,7 @@
 #include "core/setup/accept.h"
 #include "core/setup/connect.h"
 #include "core/setup/dial.h"
+#include "core/setup/due.h"
 #include "core/setup/events.h"
 #include "core/setup/handshake.h"
 #include "core/setup/health.h"
@@ -42,6 +43,7 @@
 enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
 	SLOW_TICK_MS = 100,		/* where nothing moves, and something will be due */
+	TRIM_MS = 1000,			/* how long a link keeps the memory of traffic */
 	POLL_MS = 1,			/* while handshakes wait for more than their sockets */
 	DEVICES_MAX = 16,		/* devices whose NICs are looked after in one round */
 };
@@ -72,45 +74,72 @@ static int check_nics(uint64_t now)
 	return ms;
 }
 
+/* May the link rest for so long?  -1: until something happens. */
+static bool may_rest(const struct braid_link *link, int ms)
+{
+	return atomic_load(&link->state) == BRAID_LINK_UP && braid_link_is_watched(link) &&
+	       link->tick.settled && !braid_link_ndown(link) && (ms < 0 || ms > TICK_MAX_MS);
+}
+
+/* Once a link has rested for a while, it keeps the memory of traffic no longer. */
+static void trim(struct braid_link *link, uint64_t now)
+{
+	if (!link->tick.used_ns || braid_since(link->tick.used_ns, now) < TRIM_MS * MS)
+		return;
+	link->tick.used_ns = 0;
+	if (!link->setup.better)	/* else a NIC may have registered it */
+		braid_link_trim(link);
+}
+
+/* Do what is due for a busy link.  Returns as run_due() does; the link may be gone. */
+static int link_due(struct braid_link *link, uint64_t now)
+{
+	int state = atomic_load(&link->state), ms = -1;
+
+	if (braid_reap_link(link, now))
+		return TICK_MS;
+	if ((state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING) && !link->dial.conn &&
+	    now >= link->dial.at_ns)
+		braid_dial_link(link, now);
+	if (state == BRAID_LINK_UP && link->dialler && !link->dial.conn &&
+	    braid_lane_count_may_dial(link, now)) {
+		if (braid_dial_lane(link, NULL, now))
+			braid_lane_count_dialled(link, -ENOMEM, now);
+	}
+	if (state == BRAID_LINK_UP) {
+		braid_lane_count_tick(link, now);
+		braid_slow_tick(link, now);
+		ms = braid_recover_tick(link, now);
+	}
+	if (state != BRAID_LINK_UP || !braid_link_is_watched(link) || !link->tick.settled)
+		return sooner(ms, loop.tick_ms);
+	if (!braid_comms_count(link) || (link->dialler && braid_lane_count_wants_dial(link)))
+		ms = sooner(ms, SLOW_TICK_MS);
+	if (!may_rest(link, ms))
+		return ms;
+	trim(link, now);
+	braid_due_rest(link, ms < 0 ? BRAID_DUE_MAX_MS : (unsigned)ms);
+	return -1;
+}
+
 /* Do all that is due.  Returns the milliseconds until something is due again; -1: nothing is. */
 static int run_due(uint64_t now)
 {
 	struct braid_link *link, *tmp;
 	int wait_ms = braid_moved_tick(now);
-	bool paused;
+	bool paused, idle = false;
 
 	braid_handshakes_expire(now);
 	paused = braid_listeners_resume(now);
 	braid_handshakes_log_strangers(now);
-	braid_list_for_safe(link, tmp, &braid_svc.links, table.node) {
-		int state = atomic_load(&link->state);
-
-		if (braid_reap_link(link, now)) {
-			wait_ms = sooner(wait_ms, TICK_MS);
-			continue;
-		}
-		if ((state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING) &&
-		    !link->dial.conn &&
-		    now >= link->dial.at_ns)
-			braid_dial_link(link, now);
-		if (state == BRAID_LINK_UP && link->dialler && !link->dial.conn &&
-		    braid_lane_count_may_dial(link, now)) {
-			if (braid_dial_lane(link, NULL, now))
-				braid_lane_count_dialled(link, -ENOMEM, now);
-		}
-		if (state == BRAID_LINK_UP) {
-			braid_lane_count_tick(link, now);
-			braid_slow_tick(link, now);
-			wait_ms = sooner(wait_ms, braid_recover_tick(link, now));
-		}
-		if (state != BRAID_LINK_UP || !braid_link_is_watched(link) || !link->tick.settled)
-			wait_ms = sooner(wait_ms, loop.tick_ms);
-		else if (!braid_comms_count(link) ||
-			 (link->dialler && braid_lane_count_wants_dial(link)))
-			wait_ms = sooner(wait_ms, SLOW_TICK_MS);
+	braid_list_for_safe(link, tmp, &braid_due_busy, tick.node) {
+		idle |= link->reap.idle_since_ns != 0;
+		wait_ms = sooner(wait_ms, link_due(link, now));
 	}
-	braid_reap_idlest();
+	if (idle)
+		braid_reap_idlest();
 	wait_ms = sooner(wait_ms, check_nics(now));
+	wait_ms = sooner(wait_ms, braid_due_wait(now));
 	if (paused || braid_handshakes_left())
 		wait_ms = sooner(wait_ms, braid_handshakes_poll(now) ? POLL_MS : SLOW_TICK_MS);
 	return wait_ms;
@@ -234,6 +263,7 @@ static void device_event(struct braid_listener *p)
 		if (atomic_load(&link->state) == BRAID_LINK_UP)
 			braid_health_port(link);
 	}
+	braid_due_all();
 }
 
 static void handle_event(const struct epoll_event *ev, uint64_t now)
@@ -272,9 +302,10 @@ static void links_tick(uint64_t now)
 	unsigned touched = 0;
 	bool calm = true;
 
-	braid_list_for(link, &braid_svc.links, table.node)
+	braid_due_tick(now);
+	braid_list_for(link, &braid_due_busy, tick.node)
 		touched += braid_link_touched(link) != link->tick.seen;
-	braid_list_for(link, &braid_svc.links, table.node) {
+	braid_list_for(link, &braid_due_busy, tick.node) {
 		braid_link_set_alone(link, touched == 1);
 		if (atomic_load(&link->state) != BRAID_LINK_UP || !braid_watched_tick(link, now))
 			calm = false;
@@ -288,6 +319,7 @@ static void links_tick(uint64_t now)
 /* One round of the thread's loop; false when nothing is left to look after. */
 static bool run_round(int *wait_ms)
 {
+	struct braid_link *link = NULL;
 	struct epoll_event ev[1];
 	uint64_t now;
 	bool go_on, tick;
@@ -302,12 +334,15 @@ static bool run_round(int *wait_ms)
 		struct braid_lane *lane =
 			(void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
 
+		link = lane->link;
 		braid_watched_event(lane);
 	}
 	now = braid_clock_set();
 	tick = n <= 0 || now - loop.ticked_ns >= TICK_MS * MS;	/* also while events pour in */
 	braid_svc_lock();
-	if (n > 0 && !is_lane(ev))
+	if (link)
+		braid_due_now(link);
+	else if (n > 0)
 		handle_event(ev, now);
 	if (tick)
 		links_tick(now);	/* first: how long to sleep depends on it */

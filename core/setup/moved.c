@@ -19,6 +19,7 @@
 #include "core/link/state.h"
 #include "core/setup/addr.h"
 #include "core/setup/conn.h"
+#include "core/setup/due.h"
 #include "core/setup/events.h"
 #include "core/setup/handshake.h"
 #include "core/setup/links.h"
@@ -291,6 +292,7 @@ static void look(uint64_t now)
 	braid_list_for(link, &braid_svc.links, table.node) {
 		int state = atomic_load(&link->state);
 
+		braid_due_now(link);
 		if (state == BRAID_LINK_UP)
 			up_link_moved(link, &d, list, now);
 		else if (state != BRAID_LINK_DEAD)

@@ -39,7 +39,7 @@ int braid_service_init(const struct braid_service_hooks *hooks)
 				    "[no-start]", strerror(-err));
 			goto out;
 		}
-		braid_list_init(&braid_svc.links);
+		braid_links_init();
 		braid_listeners_init();
 		braid_listens_init();
 		braid_handshakes_init();

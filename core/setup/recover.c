@@ -162,6 +162,23 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 	}
 }
 
+/* Nothing was sent since a check found all acknowledged, and no caller moves the link. */
+static bool is_calm(const struct braid_link *link)
+{
+	return link->recover.health_ns && link->recover.calm && braid_link_is_watched(link) &&
+	       link->recover.checked == braid_link_home(link)->tx.f_head;
+}
+
+static bool check_health(struct braid_link *link, uint64_t now)
+{
+	if (is_calm(link))
+		return false;
+	link->recover.health_ns = now;
+	link->recover.checked = braid_link_home(link)->tx.f_head;
+	link->recover.calm = !braid_health_check(link, now);
+	return !link->recover.calm;
+}
+
 /* Milliseconds until the next tick is due. */
 static int next_look(const struct braid_link *link, bool under_way, uint64_t now)
 {
@@ -201,10 +218,8 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 	}
 	braid_silence_update(link, now);
 	braid_share_note(link, now);
-	if (braid_since(link->recover.health_ns, now) >= BRAID_HEALTH_MS * MS) {
-		link->recover.health_ns = now;
-		under_way = braid_health_check(link, now);
-	}
+	if (braid_since(link->recover.health_ns, now) >= BRAID_HEALTH_MS * MS)
+		under_way = check_health(link, now);
 	if (link->dialler) {
 		dial_lanes(link, now);
 		braid_reverse_tick(link, now);

@@ -11,6 +11,7 @@
 #include "core/base/os.h"
 #include "core/base/param.h"
 #include "core/base/units.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/link/txq.h"
@@ -30,6 +31,8 @@ enum {
 	SILENT_MS = 3000,		/* log a WARN after receiving nothing for so long */
 	AGAIN_S = 60, AGAIN_MAX_S = 960,	/* and others later, at growing distances */
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
+	LINKS_A_SECOND = 256,		/* at rest, to send ALIVE on: of more, less often */
+	TIMEOUT_PART = 4,		/* of BRAID_PEER_TIMEOUT: never less often */
 };
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
@@ -73,6 +76,48 @@ void braid_silence_update(struct braid_link *link, uint64_t now)
 	link->recover.silent = link->recover.moved = false;
 }
 
+/* What this end wants while its callers are away: core/proto/frame.h. */
+static unsigned rest_wanted(void)
+{
+	unsigned s = braid_links_count() / LINKS_A_SECOND;
+	unsigned most = (unsigned)braid_param.peer_timeout / TIMEOUT_PART;
+
+	if (most > BRAID_ALIVE_REST_S)
+		most = BRAID_ALIVE_REST_S;
+	s = s < most ? s : most;
+	return s ? s : 1;
+}
+
+/* Seconds between two signs of life: both ends are at rest, or it is one. */
+static unsigned rest_s(const struct braid_link *link)
+{
+	unsigned theirs = braid_link_peer_rest(link);
+
+	if (!theirs || !link->recover.rest_s)
+		return 1;
+	return theirs > link->recover.rest_s ? theirs : link->recover.rest_s;
+}
+
+/* The callers are back: they want a sign of life each second, and the peer is told so (ALIVE). */
+static void rest_over(struct braid_link *link, uint64_t now)
+{
+	if (!link->recover.rest_s)
+		return;
+	link->recover.rest_s = 0;
+	if (link->recover.asked_ns <= link->recover.received_ns)
+		link->recover.asked_ns = now;
+}
+
+/* For how long the peer has owed a sign of life, as if it owed one each second. */
+static uint64_t awaited(const struct braid_link *link, uint64_t now)
+{
+	uint64_t since = link->recover.received_ns;
+
+	if (link->recover.asked_ns > since)
+		since = link->recover.asked_ns;
+	return braid_since(since, now) / rest_s(link);
+}
+
 /* Is a WARN due?  The later ones are few: one a minute at most, of all links together. */
 static bool is_report_due(struct braid_link *link, uint64_t now)
 {
@@ -80,7 +125,7 @@ static bool is_report_due(struct braid_link *link, uint64_t now)
 	unsigned *wait_s = &link->recover.silent_s;
 	bool first = !link->recover.silent;
 
-	if (first ? braid_silence(link, now) < SILENT_MS * MS :
+	if (first ? awaited(link, now) < SILENT_MS * MS :
 		    now < link->recover.warned_ns + *wait_s * SEC ||
 		    braid_since(again_ns, now) < AGAIN_S * SEC)
 		return false;
@@ -194,7 +239,8 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 	else if (lost && is_needless(link))
 		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it "
 				"[link-closed]");
-	else if (silent >= (uint64_t)braid_param.peer_timeout * SEC)
+	else if (silent >= (uint64_t)braid_param.peer_timeout * SEC &&
+		 awaited(link, now) >= SILENT_MS * MS)
 		braid_link_fail(link, -EREMOTEIO,
 				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),
@@ -213,19 +259,23 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	bool waits = !braid_link_is_watched(link);
 
 	braid_svc_assert_locked();
+	if (waits)
+		rest_over(link, now);
 	if (!braid_trylock(&link->lock))
 		return;
 	if (q->f_head != link->recover.sent)
 		link->recover.sent_ns = now;
 	quiet = braid_since(link->recover.sent_ns, now);
 	braid_share_announce(&h);
+	h.n = waits ? 0 : (uint16_t)rest_wanted();
 	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
-	    (quiet >= ALIVE_MS * MS || link->recover.slept ||
+	    (quiet >= ALIVE_MS * MS * rest_s(link) || link->recover.slept ||
 	     (waits && quiet >= ALIVE_SOON_MS * MS &&
 	      (silent >= ALIVE_SOON_MS * MS || link->npaths > 1))) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
 		link->recover.sent_ns = now;
+		link->recover.rest_s = h.n;
 		link->recover.slept = false;
 	}
 	link->recover.sent = q->f_head;
@@ -235,6 +285,7 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 unsigned braid_silence_alive_ms(const struct braid_link *link, uint64_t now)
 {
 	uint64_t quiet = braid_since(link->recover.sent_ns, now) / MS;
+	unsigned wait = ALIVE_MS * rest_s(link);
 
-	return quiet < ALIVE_MS ? (unsigned)(ALIVE_MS - quiet) : BRAID_HEALTH_MS;
+	return quiet < wait ? (unsigned)(wait - quiet) : BRAID_HEALTH_MS;
 }

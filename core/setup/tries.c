@@ -31,12 +31,15 @@ uint64_t braid_tries_slice(const struct braid_link *link, bool bound, bool conne
 	uint64_t all = (uint64_t)braid_param.connect_timeout * SEC, slice;
 	unsigned others = link->setup.path[0].ways.n - 1 + bound, round = link->tries.round;
 
+	if (round > ROUNDS_MAX)
+		round = ROUNDS_MAX;
+	/* A peer that many dial at once may be slow: a new dial would wait behind all others. */
 	if (!others)
-		return whole;
+		return whole << round;
 	if (connected)
-		return between(ANSWER_MIN_MS * MS, all / (others + 2), whole);
+		return between(ANSWER_MIN_MS * MS, all / (others + 2), whole) << round;
 	slice = between(CONNECT_MIN_MS * MS, all / (3 * (others + 1)), CONNECT_MAX_MS * MS);
-	return between(0, slice << (round < ROUNDS_MAX ? round : ROUNDS_MAX), whole);
+	return between(0, slice << round, whole);
 }
 
 uint64_t braid_tries_patience(void)

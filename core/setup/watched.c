@@ -95,14 +95,20 @@ static void link_watch(struct braid_link *link)
 void braid_watched_event(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
+	bool settled;
 
 	if (atomic_load(&link->state) != BRAID_LINK_UP)
 		return;
-	braid_yield();			/* the callers may only have been waiting for this CPU */
-	if (braid_link_touched(link) == link->tick.seen && braid_link_is_watched(link))
+	if (!link->tick.rests)
+		braid_yield();		/* the callers may only have been waiting for this CPU */
+	/* It was watched all the while, so no call can be missed: it need not settle again. */
+	if (braid_link_touched(link) == link->tick.seen && braid_link_is_watched(link)) {
+		settled = link->tick.settled;
 		link_watch(link);
-	else
+		link->tick.settled = settled && braid_link_is_watched(link);
+	} else {
 		braid_watched_end(link);
+	}
 }
 
 bool braid_watched_tick(struct braid_link *link, uint64_t now)
@@ -112,6 +118,7 @@ bool braid_watched_tick(struct braid_link *link, uint64_t now)
 
 	if (touched != link->tick.seen) {
 		link->tick.seen = touched;
+		link->tick.used_ns = now;
 		braid_watched_end(link);
 		all = braid_since(link->tick.tidied_ns, now) >= TIDY_MS * MS;
 		if (all)

@@ -261,7 +261,7 @@ static int setup(void **state)
 	dev = (struct braid_dev){ .index = 3, .net.name = "eth0" };
 	met = (struct braid_dev){ .index = 4, .net.name = "eth1" };
 	braid_svc_lock();
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_list_init(&braid_handshakes);
 	return 0;
 }

@@ -71,7 +71,7 @@ static int setup(void **state)
 	braid_param.stall_warn = 10;
 	braid_param.handshake_timeout = 5;
 	braid_list_init(&braid_handshakes);
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	dev = (struct braid_dev){ .net.name = "eth0", .addr = "10.0.0.1" };
 	c = (struct braid_conn){ .dev = &dev, .known = true, .state = BRAID_CONN_RX_PROOF,
 				 .addr = "10.0.0.9:5000",

@@ -477,7 +477,8 @@ static void a_stream_cut_at_any_byte_is_an_end_and_nothing_else(void **state)
 		v = cut_after(DIALLER, n);
 		assert_int_equal(v.err[ACCEPTER], -ENOTCONN);
 		if (n >= BRAID_HELLO_SIZE) {
-			assert_int_equal(w.pipe[ACCEPTER].total, BRAID_HELLO_SIZE);
+			assert_int_equal(w.pipe[ACCEPTER].total,
+					 n > BRAID_HELLO_SIZE ? BRAID_HELLO_SIZE : 0);
 			continue;
 		}
 		assert_int_equal(w.pipe[ACCEPTER].total, 0);

@@ -113,7 +113,7 @@ static int setup(void **state)
 	starts = checks = 0;
 	null_pair_init(&p, &config);
 	null_now_ns += 1000 * SEC;
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	link = p.end[0];
 	link->key.peer_dev = PEER_DEV;
 	link->setup.proven = true;

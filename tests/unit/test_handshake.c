@@ -332,12 +332,42 @@ static void the_oldest_stranger_makes_room_for_the_next_one(void **state)
 	braid_param.half_open = 2;
 	ours = dialled();
 	first = accepted();
+	assert_true(braid_handshake_has_room(start + SEC));
 	second = accepted();
 	assert_true(is_left(first));
-	accepted();
+	assert_true(braid_handshake_has_room(start + SEC));
 	assert_false(is_left(first));
 	assert_true(is_left(second) && is_left(ours));
 	assert_int_equal(w.dones, 0);
+}
+
+/* They may be peers whose hello is on its way: others wait in the kernel meanwhile. */
+static void nobody_who_has_just_come_makes_room(void **state)
+{
+	struct braid_conn *first;
+
+	(void)state;
+	braid_param.half_open = 1;
+	first = accepted();
+	assert_false(braid_handshake_has_room(start + 249 * MS));
+	assert_true(is_left(first));
+	assert_true(braid_handshake_has_room(start + 250 * MS));
+	assert_false(is_left(first));
+}
+
+static void who_has_shown_the_key_has_two_seconds(void **state)
+{
+	struct braid_conn *knows;
+
+	(void)state;
+	braid_param.half_open = 1;
+	knows = accepted();
+	knows->known = true;
+	assert_false(braid_handshake_has_room(start + 2 * SEC - 1));
+	assert_false(braid_handshake_make_room(start + 2 * SEC - 1, true));
+	assert_true(is_left(knows));
+	assert_true(braid_handshake_has_room(start + 2 * SEC));
+	assert_false(is_left(knows));
 }
 
 static void strangers_hold_at_most_an_eighth_of_the_descriptors(void **state)
@@ -355,7 +385,8 @@ static void strangers_hold_at_most_an_eighth_of_the_descriptors(void **state)
 	first = accepted();
 	second = accepted();
 	assert_true(is_left(first));
-	accepted();
+	assert_false(braid_handshake_has_room(start));
+	assert_true(braid_handshake_has_room(start + SEC));
 	assert_false(is_left(first));
 	assert_true(is_left(second));
 }
@@ -366,10 +397,10 @@ static void one_that_has_shown_the_key_is_dropped_last(void **state)
 
 	(void)state;
 	knows->known = true;
-	assert_true(braid_handshake_make_room());
+	assert_true(braid_handshake_make_room(start + 2 * SEC, false));
 	assert_true(is_left(knows));
 	assert_false(is_left(stranger));
-	assert_true(braid_handshake_make_room());
+	assert_true(braid_handshake_make_room(start + 2 * SEC, false));
 	assert_false(braid_handshakes_left());
 }
 
@@ -377,7 +408,7 @@ static void our_own_dials_make_no_room(void **state)
 {
 	(void)state;
 	dialled();
-	assert_false(braid_handshake_make_room());
+	assert_false(braid_handshake_make_room(start + 5 * SEC, true));
 	assert_true(braid_handshakes_left());
 }
 
@@ -394,7 +425,7 @@ static void strangers_are_counted_in_one_line(void **state)
 	accepted();
 	w.err = -EAGAIN;
 	accepted();
-	braid_handshake_make_room();
+	braid_handshake_make_room(start, true);
 	log_strangers();
 	assert_non_null(strstr(w.info, "refused 2 connections of strangers, dropped 1 that proved nothing "
 				       "in time"));
@@ -621,6 +652,8 @@ int main(void)
 		CASE(one_that_cannot_be_watched_is_closed),
 		CASE(a_dead_link_takes_its_handshakes_with_it),
 		CASE(the_oldest_stranger_makes_room_for_the_next_one),
+		CASE(nobody_who_has_just_come_makes_room),
+		CASE(who_has_shown_the_key_has_two_seconds),
 		CASE(strangers_hold_at_most_an_eighth_of_the_descriptors),
 		CASE(one_that_has_shown_the_key_is_dropped_last),
 		CASE(our_own_dials_make_no_room),

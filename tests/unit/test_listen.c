@@ -21,6 +21,7 @@
 #include "core/base/wakeup.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/msg/comm.h"
 #include "core/msg/open.h"
 #include "core/rma/rma.h"
@@ -183,7 +184,7 @@ static int setup(void **state)
 	dev = (struct braid_dev){ .index = 3, .nmembers = 1, .member = { &dev } };
 	member[0] = member[1] = other = (struct braid_dev){ .index = 4 };
 	braid_svc_lock();
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_list_init(&braid_listeners);
 	add_socket(0, &dev, "10.0.0.1");
 	for (unsigned i = 0; i < LINKS; i++) {
@@ -605,10 +606,26 @@ static void a_call_moves_some_links_and_the_next_goes_on_behind_them(void **stat
 	assert_int_equal(n, 8);
 	braid_listen_accept(l);
 	braid_listen_accept(l);
+	for (unsigned i = n = 0; i < LINKS; i++) {
+		assert_in_range(w.moved[i], 1, 2);
+		n += w.moved[i];
+	}
+	assert_int_equal(n, 3 * 8);
+}
+
+/* Else an accept() that waits would have the thread watch thousands of links again and again. */
+static void of_many_links_those_that_are_watched_are_left_alone(void **state)
+{
+	(void)state;
+	have_links(LINKS);
+	for (unsigned i = 0; i + 1 < LINKS; i++)
+		braid_link_set_watched(&links[i], true);
+	listen_now();
 	for (unsigned i = 0; i < LINKS; i++)
-		assert_int_equal(w.moved[i], 1);
-	braid_listen_accept(l);
-	assert_int_equal(w.moved[0], 2);
+		braid_listen_accept(l);
+	for (unsigned i = 0; i + 1 < LINKS; i++)
+		assert_int_equal(w.moved[i], 0);
+	assert_true(w.moved[LINKS - 1] > 0);
 }
 
 static void urgent_control_frames_of_a_link_leave_with_it(void **state)
@@ -689,6 +706,7 @@ int main(void)
 		CASE(accept_moves_the_links_of_its_device_that_are_up),
 		CASE(what_a_link_brings_is_accepted_at_once),
 		CASE(a_call_moves_some_links_and_the_next_goes_on_behind_them),
+		CASE(of_many_links_those_that_are_watched_are_left_alone),
 		CASE(urgent_control_frames_of_a_link_leave_with_it),
 		CASE(a_forked_child_forgets_the_tokens),
 	};

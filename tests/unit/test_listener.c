@@ -59,6 +59,7 @@ static struct {
 	unsigned queued;		/* connections that wait */
 	int accept_err;			/* instead of them ... */
 	bool then_err;			/* ... or after them */
+	bool full;			/* too many handshakes are under way */
 	unsigned rooms;			/* strangers that can be dropped */
 	unsigned accepted, made_rooms;
 	int handshake_err;
@@ -140,8 +141,16 @@ int braid_handshake_accept(int fd, struct braid_dev *to, const struct braid_conn
 	return w.handshake_err;
 }
 
-bool braid_handshake_make_room(void)
+bool braid_handshake_has_room(uint64_t now)
 {
+	assert_int_equal(now, 5 * SEC);
+	return !w.full;
+}
+
+bool braid_handshake_make_room(uint64_t now, bool at_once)
+{
+	assert_int_equal(now, 5 * SEC);
+	assert_true(at_once);
 	if (!w.rooms)
 		return false;
 	w.rooms--;
@@ -521,6 +530,23 @@ static void a_round_ends_when_memory_runs_out(void **state)
 	assert_int_equal(w.accepted, 4);
 }
 
+static void while_handshakes_are_many_peers_wait_in_the_kernel(void **state)
+{
+	(void)state;
+	open_it();
+	w.full = true;
+	arrive(3);
+	assert_int_equal(w.accepted, 0);
+	assert_int_equal(warn_count, 0);
+	assert_int_equal(of(p->fd)->events, 0);
+	w.full = false;
+	assert_true(braid_listeners_resume(5 * SEC));
+	assert_false(braid_listeners_resume(5 * SEC + 10 * MS));
+	assert_int_equal(of(p->fd)->events, EPOLLIN);
+	arrive(3);
+	assert_int_equal(w.accepted, 3);
+}
+
 static void without_descriptors_strangers_make_room(void **state)
 {
 	(void)state;
@@ -607,6 +633,7 @@ int main(void)
 		CASE(without_descriptors_the_warning_names_the_limit_unless_it_is_quiet),
 		CASE(all_that_wait_are_accepted_but_a_flood_in_rounds),
 		CASE(a_round_ends_when_memory_runs_out),
+		CASE(while_handshakes_are_many_peers_wait_in_the_kernel),
 		CASE(without_descriptors_strangers_make_room),
 		CASE(without_room_it_pauses_with_one_warning_and_tries_again),
 		CASE(descriptors_that_run_out_in_mid_round_are_the_next_events_affair),

@@ -34,7 +34,7 @@ static int up(void **state)
 	null_comms(&pair, 0, &cs, &cr);
 	braid_clock_set();
 	link_ = pair.end[0];
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_svc_lock();
 	braid_link_number(link_);
 	braid_link_list(link_);

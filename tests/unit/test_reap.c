@@ -53,7 +53,7 @@ static int begin(void **state)
 	tr.lane_close = lane_close;
 	closes = 0;
 	braid_svc_lock();
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_handshakes_init();
 	for (unsigned i = 0; i < 2; i++) {
 		braid_link_list(link_at(i));

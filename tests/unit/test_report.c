@@ -76,7 +76,7 @@ static void a_process_without_links_has_a_report(void **state)
 
 	(void)state;
 	braid_self.pid = 4711;
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	j = report(false);
 	assert_int_equal(json_integer_value(json_object_get(j, "pid")), 4711);
 	assert_int_equal(json_array_size(json_object_get(j, "links")), 0);

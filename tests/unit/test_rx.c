@@ -89,7 +89,8 @@ static void three_frames(void)
 
 static void an_alive_may_announce_the_peers_cpu_time(void **state)
 {
-	struct braid_hdr h = { .type = BRAID_F_ALIVE, .tag = BRAID_ALIVE_CPU, .seq = 5, .rseq = 7 };
+	struct braid_hdr h = { .type = BRAID_F_ALIVE, .tag = BRAID_ALIVE_CPU, .seq = 5, .rseq = 7,
+			       .n = 9 };
 	uint32_t used = 1, queued = 1;
 	size_t done;
 

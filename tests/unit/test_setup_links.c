@@ -31,7 +31,7 @@ static int setup(void **state)
 		atomic_store(&link_[i].state, BRAID_LINK_UP);
 	}
 	braid_svc_lock();
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	for (unsigned i = 0; i < LINKS; i++)
 		braid_link_list(&link_[i]);
 	return 0;
@@ -84,6 +84,28 @@ static void a_link_is_found_by_its_key(void **state)
 	assert_null(braid_link_find(&key, false));
 }
 
+static void others_turn(struct braid_link *at, const struct braid_link *want)
+{
+	assert_ptr_equal(at, want);
+	braid_links_leave(at);
+}
+
+static void turns_go_round_and_past_links_that_leave(void **state)
+{
+	(void)state;
+	assert_int_equal(braid_links_count(), LINKS);
+	others_turn(braid_links_turn(NULL), &link_[0]);
+	others_turn(braid_links_turn(NULL), &link_[1]);
+	assert_true(braid_link_unlist(&link_[2]));
+	assert_int_equal(braid_links_count(), LINKS - 1);
+	others_turn(braid_links_turn(NULL), &link_[0]);
+	/* The one that is next can't be freed by another thread while it is looked at. */
+	assert_false(braid_link_unlist(braid_links_turn(NULL)));
+	braid_links_leave(&link_[1]);
+	assert_true(braid_link_unlist(&link_[0]) && braid_link_unlist(&link_[1]));
+	assert_null(braid_links_turn(NULL));
+}
+
 static void every_part_of_the_key_counts(void **state)
 {
 	struct braid_link_key key = link_[1].key;
@@ -102,10 +124,18 @@ static void every_part_of_the_key_counts(void **state)
 	assert_null(braid_link_find(&key, false));
 }
 
+/* The last link is another one with the first one's key. */
+static void becomes_second(void)
+{
+	assert_true(braid_link_unlist(&link_[2]));
+	link_[2].key = link_[0].key;
+	braid_link_list(&link_[2]);
+}
+
 static void a_link_that_is_over_is_not_found(void **state)
 {
 	(void)state;
-	link_[2].key = link_[0].key;
+	becomes_second();
 	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[0]);
 	atomic_store(&link_[0].state, BRAID_LINK_DEAD);
 	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[2]);
@@ -119,7 +149,7 @@ static void a_link_whose_peer_is_not_what_it_says_is_not_found(void **state)
 	(void)state;
 	link_[0].setup.distrusted = true;
 	assert_null(braid_link_find(&link_[0].key, false));
-	link_[2].key = link_[0].key;
+	becomes_second();
 	assert_ptr_equal(braid_link_find(&link_[0].key, false), &link_[2]);
 }
 
@@ -149,7 +179,7 @@ static void a_link_that_proves_nothing_is_passed_over_for_one_that_does(void **s
 {
 	(void)state;
 	assert_null(braid_link_find_proven(&link_[0].key));
-	link_[2].key = link_[0].key;
+	becomes_second();
 	link_[2].setup.proven = true;
 	assert_ptr_equal(braid_link_find_proven(&link_[0].key), &link_[2]);
 	link_[2].setup.distrusted = true;
@@ -159,7 +189,7 @@ static void a_link_that_proves_nothing_is_passed_over_for_one_that_does(void **s
 static void a_pending_link_is_one_that_is_not_up(void **state)
 {
 	(void)state;
-	link_[2].key = link_[0].key;
+	becomes_second();
 	assert_null(braid_link_find(&link_[0].key, true));
 	atomic_store(&link_[2].state, BRAID_LINK_WAITING);
 	assert_ptr_equal(braid_link_find(&link_[0].key, true), &link_[2]);
@@ -249,6 +279,7 @@ int main(void)
 		CASE(the_lock_is_one_threads_at_a_time),
 		CASE(a_link_is_found_by_its_key),
 		CASE(every_part_of_the_key_counts),
+		CASE(turns_go_round_and_past_links_that_leave),
 		CASE(a_link_that_is_over_is_not_found),
 		CASE(a_link_whose_peer_is_not_what_it_says_is_not_found),
 		CASE(the_peers_dial_takes_no_place_of_a_link_that_dials_alone),

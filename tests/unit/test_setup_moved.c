@@ -82,7 +82,7 @@ static int begin(void **state)
 	dev.net.addr = at("10.1.0.1");
 	dev.net.prefix = 24;
 	braid_svc_lock();
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_listeners_init();
 	braid_handshakes_init();
 	return 0;

@@ -315,6 +315,108 @@ static void an_end_with_nothing_to_send_sends_alive_every_second(void **state)
 	}
 }
 
+/* This process has so many links that a sign of life of each is wanted every four seconds. */
+static void many_links(void)
+{
+	static struct braid_link many[4 * 256];
+
+	memset(many, 0, sizeof(many));
+	braid_links_init();
+	for (unsigned i = 0; i < sizeof(many) / sizeof(many[0]); i++) {
+		memcpy(many[i].key.process, &i, sizeof(i));
+		braid_link_list(&many[i]);
+	}
+}
+
+static void of_many_links_at_rest_each_sends_less_often(void **state)
+{
+	struct braid_hdr h;
+
+	(void)state;
+	many_links();
+	watched();
+	pass(1000);
+	braid_silence_send_alive(link, null_now_ns);
+	assert_true(null_peek(&pair, B, 0, &h));
+	assert_int_equal(h.n, 4);
+	pass_frame(B, BRAID_F_ALIVE);
+	pass(1000);
+	assert_true(alive());			/* the peer has not announced that this will do */
+	atomic_store(&link->rx.peer_rest_s, 1);
+	pass(3999);
+	assert_false(alive());
+	pass(1);
+	assert_true(alive());
+	atomic_store(&link->rx.peer_rest_s, 9);	/* it has even more links */
+	pass(8999);
+	assert_false(alive());
+	pass(1);
+	assert_true(alive());
+	atomic_store(&link->rx.peer_rest_s, 0);	/* a caller waits there */
+	pass(1000);
+	assert_true(alive());
+	braid_links_init();
+}
+
+static void a_rest_is_never_longer_than_a_part_of_the_timeout(void **state)
+{
+	struct braid_hdr h;
+
+	(void)state;
+	many_links();
+	watched();
+	braid_param.peer_timeout = 8;
+	pass(1000);
+	braid_silence_send_alive(link, null_now_ns);
+	braid_param.peer_timeout = 240;
+	assert_true(null_peek(&pair, B, 0, &h));
+	assert_int_equal(h.n, 2);
+	braid_links_init();
+}
+
+static void a_peer_at_rest_is_reported_three_rests_late(void **state)
+{
+	(void)state;
+	link->recover.rest_s = 4;
+	atomic_store(&link->rx.peer_rest_s, 2);
+	pass(11999);
+	braid_silence_report(link, null_now_ns);
+	assert_int_equal(warn_count, 0);
+	pass(1);
+	braid_silence_report(link, null_now_ns);
+	assert_int_equal(warn_count, 1);
+}
+
+/* The peer has to be told first that a sign of life is wanted each second again. */
+static void a_caller_that_comes_back_waits_three_seconds_for_a_report(void **state)
+{
+	(void)state;
+	link->recover.rest_s = 4;
+	atomic_store(&link->rx.peer_rest_s, 4);
+	pass(10000);
+	assert_true(alive());			/* the link is not watched: a caller waits */
+	pass(2999);
+	braid_silence_report(link, null_now_ns);
+	assert_int_equal(warn_count, 0);
+	pass(1);
+	braid_silence_report(link, null_now_ns);
+	assert_int_equal(warn_count, 1);
+}
+
+/* However often callers come and go while nothing comes. */
+static void a_silence_is_excused_once(void **state)
+{
+	(void)state;
+	atomic_store(&link->rx.peer_rest_s, 1);
+	for (unsigned i = 0; i < 4; i++) {
+		link->recover.rest_s = 1;
+		pass(1000);
+		alive();
+	}
+	braid_silence_report(link, null_now_ns);
+	assert_int_equal(warn_count, 1);
+}
+
 static void other_frames_take_its_place(void **state)
 {
 	struct braid_hdr h = { .type = BRAID_F_LANES, .n = 1 };
@@ -409,6 +511,11 @@ int main(void)
 		CASE_LANES(a_link_that_is_not_needed_ends_without_a_warning),
 		CASE_LANES(a_link_with_unacknowledged_frames_is_not_over),
 		CASE(an_end_with_nothing_to_send_sends_alive_every_second),
+		CASE(of_many_links_at_rest_each_sends_less_often),
+		CASE(a_rest_is_never_longer_than_a_part_of_the_timeout),
+		CASE(a_peer_at_rest_is_reported_three_rests_late),
+		CASE(a_caller_that_comes_back_waits_three_seconds_for_a_report),
+		CASE(a_silence_is_excused_once),
 		CASE(other_frames_take_its_place),
 		CASE(alive_is_sent_sooner_while_a_caller_waits_and_nothing_comes),
 		CASE(nothing_is_added_to_frames_that_wait),

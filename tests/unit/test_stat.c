@@ -40,7 +40,7 @@ static int begin(void **state)
 	braid_param.stat = 1;
 	braid_self.pid = (uint32_t)getpid();
 	snprintf(to.sun_path, sizeof(to.sun_path), "%s/d/%d", top, (int)getpid());
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_log_to(quiet);
 	braid_stat_start();
 	return 0;

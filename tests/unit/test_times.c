@@ -35,7 +35,7 @@ static int up(void **state)
 	(void)state;
 	start(&config);
 	braid_clock_set();
-	braid_list_init(&braid_svc.links);
+	braid_links_init();
 	braid_svc_lock();
 	braid_link_number(pair.end[0]);
 	braid_link_list(pair.end[0]);

@@ -198,7 +198,7 @@ static void listed(struct null_pair *p)
 	static bool once;
 
 	if (!once)
-		braid_list_init(&braid_svc.links);
+		braid_links_init();
 	once = true;
 	braid_svc_lock();
 	braid_link_number(p->end[0]);

@@ -9,6 +9,7 @@
 #include "core/mem/later.h"
 #include "core/transport.h"
 #include "core/proto/common.h"
+#include "topo/cpus.h"
 #include "topo/netdev.h"
 
 enum { BRAID_CONGESTION_SIZE = 16 };	/* TCP_CA_NAME_MAX */
@@ -46,6 +47,8 @@ struct braid_dev {
 	bool gpu_probed;
 	struct braid_later later[BRAID_JOB_KINDS];	/* commands to its NIC */
 	struct braid_stopping stopping;
+	struct braid_movers *_Atomic movers;	/* core/link/mover.c; NULL: none */
+	struct braid_cpus near;		/* CPUs near it; empty: not known */
 	char congestion[BRAID_CONGESTION_SIZE];	/* which accepted sockets get back; or "" */
 };
 

@@ -93,6 +93,7 @@ struct braid_transport {
 	uint8_t id;
 	bool dma;			/* the NIC uses user memory until lane_fence() */
 	bool ports;			/* its ports are not chosen by the names of interfaces */
+	bool copies;			/* push() and poll() copy bytes: core/link/mover.h */
 	size_t lane_size;
 
 	/*

@@ -227,8 +227,10 @@ static void pin_near(void)
 	for (unsigned i = 0; i < count && braid_param.pin; i++) {
 		const char *path = table[i].net.pci_path;
 
-		if (*path && braid_pci_cpus("", path, &some))
-			braid_cpus_add(&all, &some);
+		if (!*path || !braid_pci_cpus("", path, &some))
+			continue;
+		braid_cpus_add(&all, &some);
+		table[i].near = some;
 	}
 	braid_os_near(&all);
 	braid_cpus_format(&all, text, sizeof(text));

@@ -180,6 +180,7 @@ static int tcp_probe(struct braid_dev *table, unsigned *count, unsigned max, cha
 const struct braid_transport braid_tcp = {
 	.name = "tcp",
 	.id = BRAID_TRANSPORT_TCP,
+	.copies = true,
 	.lane_size = sizeof(struct braid_stream),
 	.probe = tcp_probe,
 	.usable = braid_always,

@@ -256,6 +256,12 @@ static bool is_in_payload(const struct braid_stream *s)
 	return braid_rx_rest(&s->lane).len;
 }
 
+/* Is so much of a payload to come that another thread may read it? */
+static bool is_worth_a_hand(const struct braid_stream *s)
+{
+	return braid_rx_rest(&s->lane).len >= BRAID_HAND_MIN;
+}
+
 /* Take all staged bytes.  What was opened here may be large payloads, as well as frames. */
 static int take_all(struct braid_stream *s)
 {
@@ -305,11 +311,13 @@ int braid_stream_poll(struct braid_lane *lane)
 			return (int)n;
 		budget -= (size_t)n < budget ? (size_t)n : budget;
 		taken++;
-		if (is_in_payload(s) && s->beg == s->end)
-			continue;	/* inside a large payload: nothing to take */
-		err = take_all(s);
-		if (err)
-			return err == -EAGAIN ? taken : err;
+		if (!is_in_payload(s) || s->beg != s->end) {	/* else there is nothing to take */
+			err = take_all(s);
+			if (err)
+				return err == -EAGAIN ? taken : err;
+		}
+		if (!dry && is_worth_a_hand(s) && braid_rx_hand(lane))
+			return taken;
 	}
 	/* An idle link keeps no staging buffer: free the one this poll allocated. */
 	if (!taken && !is_in_payload(s) && !lane->tx.ring)

@@ -92,6 +92,8 @@ unit_tests = \
 	tests/unit/test_pool \
 	tests/unit/test_ports \
 	tests/unit/test_process \
+	tests/unit/test_mover \
+	tests/unit/test_mover_tune \
 	tests/unit/test_progress \
 	tests/unit/test_reap \
 	tests/unit/test_record \
@@ -412,6 +414,8 @@ tests_unit_test_reverse_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=braid_dial_reversed,--wrap=braid_handshake_accept,--wrap=braid_handshake_end,--wrap=braid_unwatch
 tests_unit_test_handshake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_conn_step
 tests_unit_test_links_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=send,--wrap=recv
+tests_unit_test_mover_SOURCES = tests/unit/test_mover.c $(stub_sources)
+tests_unit_test_mover_tune_SOURCES = tests/unit/test_mover_tune.c $(stub_sources)
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
 queue_sources = tests/unit/queue.c tests/unit/queue.h
 tests_unit_test_replay_SOURCES = tests/unit/test_replay.c $(queue_sources)
@@ -754,7 +758,7 @@ endif
 dist_noinst_SCRIPTS += $(tidy_tests) $(net_tests) $(rdma_tests) $(ucx_tests) $(smc_tests) \
 	$(fault_tests) $(cli_tests) $(vm_tests) \
 	$(vm_smc_tests) tests/no-cmocka.sh tests/old-plugin tests/readme tests/packages/run tests/again tests/run tests/tap tests/count tests/coverage tests/fuzz/run \
-	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/bench/encrypt.sh tests/ucx/bench.sh \
+	tests/vm/run tests/vm/init tests/vm/cases/bench.sh tests/vm/cases/compare-report.sh tests/bench/encrypt.sh tests/bench/threads.sh tests/ucx/bench.sh \
 	tests/rdma/device.sh tests/ucx/device.sh tests/topo/mktree tests/gpu/run
 EXTRA_DIST += tests/cli/tutorial.py tests/cli/metrics.py tests/site/pages.sh tests/site/look.py tests/browser/pages.sh tests/browser/look.py tests/browser/reports.py tests/cli/compare.json tests/cli/compare.txt $(recorded_machines) tests/doctor/healthy.txt tests/doctor/cases.bash tests/valgrind.supp \
 	tests/cppcheck.supp tests/fuzz/corpus tests/net/fabric.sh tests/net/lib.sh tests/tidy/lib.sh \
@@ -955,6 +959,9 @@ ucx-bench: all
 # What encryption and checksums cost over TCP; it only prints.
 encrypt-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/tests/bench/encrypt.sh
+# What threads of BRAID_THREADS bring, on a machine with at least 8 CPUs; it only prints.
+bench-threads: all
+	@$(AM_TESTS_ENVIRONMENT) $(SHELL) $(srcdir)/tests/bench/threads.sh
 vm-bench: all
 	@$(AM_TESTS_ENVIRONMENT) $(srcdir)/tests/vm/cases/bench.sh
 vm-compare: all

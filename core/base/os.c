@@ -251,17 +251,26 @@ void braid_os_near(const struct braid_cpus *near)
 	near_cpus = near ? *near : (struct braid_cpus){ .bits = { 0 } };
 }
 
-/* Restrict a thread to near CPUs among those that it inherits; if there are none, it keeps all. */
-static void pin(pthread_t thread)
+static void os_thread_near(pthread_t thread, const struct braid_cpus *near)
+{
+	struct braid_cpus cpus = { .bits = { 0 } };
+	cpu_set_t *set = (cpu_set_t *)(void *)cpus.bits;
+
+	if (pthread_getaffinity_np(thread, sizeof(cpus), set) != 0)
+		return;
+	braid_cpus_keep(&cpus, near);
+	if (!braid_cpus_empty(&cpus))
+		pthread_setaffinity_np(thread, sizeof(cpus), set);
+}
+
+static unsigned os_cpus(void)
 {
 	struct braid_cpus cpus = { .bits = { 0 } };
 	cpu_set_t *set = (cpu_set_t *)(void *)cpus.bits;
 
 	if (pthread_getaffinity_np(pthread_self(), sizeof(cpus), set) != 0)
-		return;
-	braid_cpus_keep(&cpus, &near_cpus);
-	if (!braid_cpus_empty(&cpus))
-		pthread_setaffinity_np(thread, sizeof(cpus), set);
+		return 1;
+	return (unsigned)CPU_COUNT_S(sizeof(cpus), set);
 }
 
 static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name)
@@ -275,7 +284,7 @@ static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!err) {
 		pthread_setname_np(*ret, name);
-		pin(*ret);
+		os_thread_near(*ret, &near_cpus);
 	}
 	return -err;
 }
@@ -349,6 +358,8 @@ static const struct braid_os real = {
 	.unwake = os_unwake,
 	.thread_start = os_thread_start,
 	.thread_join = os_thread_join,
+	.thread_near = os_thread_near,
+	.cpus = os_cpus,
 	.cpu = os_cpu,
 	.discard = os_discard,
 };

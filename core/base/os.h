@@ -60,6 +60,9 @@ struct braid_os {
 	/* Starts a named thread with all signals blocked; it ends by returning. */
 	int (*thread_start)(pthread_t *ret, void *(*fn)(void *), void *arg, const char *name);
 	int (*thread_join)(pthread_t thread, unsigned timeout_ms);
+	/* Restrict it to those of its CPUs that are in `near`; if there are none, it keeps all. */
+	void (*thread_near)(pthread_t thread, const struct braid_cpus *near);
+	unsigned (*cpus)(void);				/* that this thread may run on */
 	/* Ever: CPU time of this process; how long this thread was ready, and waited for a CPU. */
 	bool (*cpu)(uint64_t *ret_used_ms, uint64_t *ret_queued_ms);	/* false: not known */
 	void (*discard)(void *page, size_t len);	/* whole pages; NULL: it can't */
@@ -140,6 +143,25 @@ static inline bool braid_lock_take(struct braid_lock *l)
 static inline bool braid_trylock(struct braid_lock *l)
 {
 	return !atomic_load_explicit(&l->waiting, memory_order_relaxed) && braid_lock_take(l);
+}
+
+/*
+ * Keep those that only try the lock away from it, until braid_lock_unclaim().  One thread at a time
+ * has such a claim, and takes the lock by braid_lock_take_claimed() unless others wait for it.
+ */
+static inline void braid_lock_claim(struct braid_lock *l)
+{
+	atomic_fetch_add(&l->waiting, 1);
+}
+
+static inline void braid_lock_unclaim(struct braid_lock *l)
+{
+	atomic_fetch_sub(&l->waiting, 1);
+}
+
+static inline bool braid_lock_take_claimed(struct braid_lock *l)
+{
+	return atomic_load_explicit(&l->waiting, memory_order_relaxed) == 1 && braid_lock_take(l);
 }
 
 static inline void braid_unlock(struct braid_lock *l)

@@ -17,6 +17,7 @@
 #include "core/mem/gpucopy.h"
 #include "core/mem/later.h"
 #include "core/base/hist.h"
+#include "core/base/list.h"
 #include "core/base/os.h"
 #include "core/link/txq.h"
 #include "core/transport.h"
@@ -85,6 +86,25 @@ struct braid_lane_recover {
 	uint32_t lost_size;		/* segments of this size do not arrive; 0: all arrive */
 };
 
+enum { BRAID_HAND_MIN = 64 << 10 };	/* bytes of a piece that is worth a hand-over */
+enum { BRAID_HAND_TX = 1, BRAID_HAND_RX = 2 };	/* the directions of a lane */
+
+/* A thread that moves the lane's bytes in place of callers: core/link/mover.h. */
+struct braid_lane_hand {
+	struct braid_mover *_Atomic by;	/* the thread that it may be handed to; NULL: none */
+	atomic_uint what;		/* the directions that it has: BRAID_HAND_* */
+	atomic_bool due;		/* there may be bytes to send */
+	struct braid_list node;		/* of its lanes */
+	_Atomic uint64_t offered[2];	/* bytes of large pieces that a thread could have: TX, RX */
+	/* Only the service thread uses these: */
+	struct braid_mover *last;	/* that was `by`, and may still have the lane */
+	uint64_t moved_seen, offered_seen;
+	/* Only the lane's mover uses these: */
+	uint64_t sent_ns, came_ns;	/* when bytes last moved */
+	uint64_t retry_ns;
+	bool full, came;		/* the carrier takes no more; its last read found bytes */
+};
+
 enum { BRAID_READS_MAX = 16 };		/* of one lane, in progress at once */
 
 struct braid_lane_one_read {
@@ -126,6 +146,7 @@ struct braid_lane {
 	unsigned idle_polls;		/* in a row, that found nothing; `io` guards it */
 	atomic_bool blocked;		/* the carrier took no more at the last push */
 
+	struct braid_lane_hand hand;
 	struct braid_lane_reads reads;
 	struct braid_txq tx;
 	struct braid_hist_live acks;	/* of frames timed: from queued to acknowledged (txq.c) */

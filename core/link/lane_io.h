@@ -153,6 +153,12 @@ int braid_rx_placed(struct braid_lane *lane, size_t n);
  */
 struct braid_rx_rest braid_rx_ahead(const struct braid_lane *lane, const char *p, size_t n);
 
+/*
+ * A byte stream has more to read, of a payload of which at least BRAID_HAND_MIN bytes are left: may
+ * the lane's mover go on?  True: poll() returns.  With `io` held, without the link's lock.
+ */
+bool braid_rx_hand(struct braid_lane *lane);
+
 /* A hint: recently no call used another link. */
 static inline bool braid_lane_is_alone(const struct braid_lane *lane)
 {

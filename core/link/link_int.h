@@ -25,6 +25,9 @@ bool braid_carrier_is_outdated(const struct braid_link *link, const struct braid
  * bytes sent: callers bound the bytes of one call over all lanes.
  */
 size_t braid_lane_push(struct braid_lane *lane);
+size_t braid_lane_push_now(struct braid_lane *lane);	/* by the lane's mover: mover.h */
+/* Poll one lane, with its io lock held: as lane_poll() of progress.c. */
+int braid_lane_poll_held(struct braid_lane *lane);
 void braid_link_forget_deferred(struct braid_link *link);
 void braid_link_forget_woken(struct braid_link *link);	/* it is about to be freed */
 

@@ -14,6 +14,7 @@
  */
 #include "core/link/control.h"
 #include "core/link/link_int.h"
+#include "core/link/mover.h"
 
 #include <errno.h>
 
@@ -26,11 +27,16 @@ enum {
 	BACKLOG_BYTES = 256 << 10,	/* received: send control frames even while data comes */
 };
 
-/*
- * Push one lane, with the link's lock held, which the transport may drop and retake.  Returns the
- * bytes sent: callers bound the bytes of one call over all lanes.
- */
-size_t braid_lane_push(struct braid_lane *lane)
+/* Somebody has to push the lane again: its mover, or the next call. */
+static void left_over(struct braid_lane *lane)
+{
+	if (braid_mover_sends(lane))
+		atomic_store(&lane->hand.due, true);
+	else
+		braid_link_stall(lane->link);
+}
+
+static inline size_t push_now(struct braid_lane *lane)
 {
 	uint64_t before = lane->tx.unsent;
 	int err;
@@ -41,7 +47,7 @@ size_t braid_lane_push(struct braid_lane *lane)
 	    atomic_load_explicit(&lane->link->state, memory_order_relaxed) == BRAID_LINK_DEAD)
 		return 0;
 	if (lane->pushing) {
-		braid_link_stall(lane->link);
+		left_over(lane);
 		return 0;
 	}
 	lane->pushing = true;
@@ -51,7 +57,7 @@ size_t braid_lane_push(struct braid_lane *lane)
 	lane->blocked = err == -EAGAIN && !(lane == braid_link_home(lane->link) &&
 					    braid_link_only_starts(lane->link));
 	if (lane->tx.unsent)
-		braid_link_stall(lane->link);
+		left_over(lane);
 	if (err && err != -EAGAIN) {
 		atomic_store(&lane->unread, true);
 		braid_unlock(&lane->link->lock);
@@ -60,6 +66,25 @@ size_t braid_lane_push(struct braid_lane *lane)
 	}
 	/* Other threads may have queued more meanwhile. */
 	return before > lane->tx.unsent ? before - lane->tx.unsent : 0;
+}
+
+BRAID_APART size_t braid_lane_push_now(struct braid_lane *lane)
+{
+	return push_now(lane);
+}
+
+/*
+ * Push one lane, with the link's lock held, which the transport may drop and retake.  Returns the
+ * bytes sent: callers bound the bytes of one call over all lanes.
+ */
+size_t braid_lane_push(struct braid_lane *lane)
+{
+	/* A full lane stays with the callers, so that a mover need not wait for the network. */
+	if (__builtin_expect(lane->tx.unsent >= BRAID_HAND_MIN, false) &&
+	    (!lane->blocked || braid_mover_sends(lane)) &&
+	    braid_mover_take(lane, BRAID_HAND_TX, lane->tx.unsent))
+		return 0;
+	return push_now(lane);
 }
 
 void braid_link_flush(struct braid_link *link)
@@ -89,16 +114,12 @@ static inline bool is_check_due(struct braid_lane *lane)
 	return ++lane->idle_polls % CHECK_FD == 0 || atomic_load(&lane->link->thread.watched);
 }
 
-static inline int lane_poll(struct braid_lane *lane)
+static inline int poll_held(struct braid_lane *lane)
 {
-	bool up;
+	bool up = braid_lane_up(lane);
 	int n;
 
-	if (!braid_lane_up(lane) && !braid_lane_unread(lane))
-		return 0;
-	if (!braid_trylock(&lane->io))
-		return 1;		/* another thread polls it */
-	up = braid_lane_up(lane);
+	braid_assert_locked(&lane->io);
 	n = up || braid_lane_unread(lane) ? lane->tr->poll(lane) : 0;
 	if (n > 0)
 		lane->idle_polls = 0;
@@ -108,6 +129,23 @@ static inline int lane_poll(struct braid_lane *lane)
 		braid_lane_died(lane, lane->rx_broken, n);	/* before another thread reads it */
 	if (n <= 0 && !up)
 		atomic_store(&lane->unread, false);
+	return n;
+}
+
+BRAID_APART int braid_lane_poll_held(struct braid_lane *lane)
+{
+	return poll_held(lane);
+}
+
+static inline int lane_poll(struct braid_lane *lane)
+{
+	int n;
+
+	if (!braid_lane_up(lane) && !braid_lane_unread(lane))
+		return 0;
+	if (!braid_trylock(&lane->io))
+		return 1;		/* another thread polls it */
+	n = poll_held(lane);
 	braid_unlock(&lane->io);
 	return n;
 }

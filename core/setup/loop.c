@@ -18,6 +18,7 @@
 #include "core/dev.h"
 #include "core/link/control.h"
 #include "core/link/link.h"
+#include "core/link/mover.h"
 #include "core/link/state.h"
 #include "core/link/txq.h"
 #include "core/mem/later.h"
@@ -107,6 +108,7 @@ static int link_due(struct braid_link *link, uint64_t now)
 			braid_lane_count_dialled(link, -ENOMEM, now);
 	}
 	if (state == BRAID_LINK_UP) {
+		braid_movers_tick(link, now);
 		braid_lane_count_tick(link, now);
 		braid_slow_tick(link, now);
 		ms = braid_recover_tick(link, now);
@@ -208,9 +210,11 @@ static void flush_links(void)
 				continue;
 			braid_link_move(link);
 			braid_link_try_flush_control(link);
+			braid_lock_wait(&link->lock);	/* a mover may have its lanes */
 			busy |= !braid_link_peer_gone(link) &&
 				braid_lane_up(braid_link_home(link)) &&
 				!braid_txq_idle(&braid_link_home(link)->tx);
+			braid_unlock(&link->lock);
 		}
 		if (busy)
 			braid_events_wait(ev, 1);
@@ -241,7 +245,9 @@ static void close_all(void)
 	braid_list_for(link, &braid_svc.links, table.node)
 		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
 	braid_handshakes_close();
+	braid_movers_end();
 	reap_links();
+	braid_movers_free();
 	braid_work_end();
 	braid_listeners_close();
 	braid_connects_free();

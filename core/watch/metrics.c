@@ -17,6 +17,7 @@
 #include "core/base/self.h"
 #include "core/base/units.h"
 #include "core/dev.h"
+#include "core/link/mover.h"
 #include "core/setup/links.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
@@ -75,7 +76,7 @@ static void put_labels(struct braid_text *t)
 enum metric {
 	LINKS, LINKS_SILENT, LINKS_FAILED, LANES, LANES_DOWN, COMMS, SENDS, RECEIVES, OLDEST,
 	QUEUED, RESENT, SENT_MESSAGES, SENT_BYTES, RECEIVED_MESSAGES, RECEIVED_BYTES, LOST,
-	REDIALS, SLOW, CORRUPT, STALLS,
+	REDIALS, SLOW, CORRUPT, STALLS, THREADS, THREAD_BYTES,
 	METRICS,
 };
 
@@ -104,6 +105,8 @@ static const struct {
 	[SLOW] = { "lanes_slow", "Times that a lane was so slow that it was dialled again.", true },
 	[CORRUPT] = { "lanes_corrupt", "Times that a checksum was wrong.", true },
 	[STALLS] = { "stalls", "Times that a message was so late that a WARN said so.", true },
+	[THREADS] = { "threads", "Threads of BRAID_THREADS that move lanes.", false },
+	[THREAD_BYTES] = { "threads_bytes", "Bytes that they moved.", true },
 };
 
 struct sums {			/* of one device */
@@ -125,6 +128,13 @@ static void begin(struct sums *s)
 	s->of[SLOW] = atomic_load(&dev->slow);
 	s->of[CORRUPT] = atomic_load(&dev->corrupt);
 	s->of[STALLS] = atomic_load(&dev->stalls);
+	for (unsigned i = 0; i < dev->nmembers; i++) {
+		struct braid_movers_seen seen;
+
+		braid_movers_look(dev->member[i], &seen);
+		s->of[THREADS] += seen.active;
+		s->of[THREAD_BYTES] += seen.sent + seen.received;
+	}
 }
 
 static void add_up(struct sums *s, const struct braid_view *v)

@@ -138,6 +138,9 @@ static void put_lane(struct braid_text *t, unsigned index, const struct braid_vi
 		       bool_text(l->home), (uint64_t)(l->suspect_ns / MS), l->sent,
 		       l->received, l->queued, l->unacked, l->wire.resent, l->lost, l->back,
 		       l->corrupt);
+	if (l->thread_sends || l->thread_receives)
+		member(t, "thread", !l->thread_sends ? "receives" :
+				    l->thread_receives ? "sends, receives" : "sends");
 	put_times(t, "acks", &l->acks);
 	comma_ends(t, "}");
 }

@@ -8,6 +8,7 @@
 #include "core/msg/comm.h"
 #include "core/msg/comms.h"
 #include "core/link/lane.h"
+#include "core/link/mover.h"
 #include "core/link/state.h"
 #include "core/base/os.h"
 #include "core/rma/rma.h"
@@ -53,6 +54,8 @@ static void view_lane(const struct braid_lane *lane, uint64_t now, struct braid_
 	ret->lost = braid_lane_times_lost(lane);
 	ret->back = braid_lane_times_back(lane);
 	ret->corrupt = braid_lane_times_corrupt(lane);
+	ret->thread_sends = braid_mover_sends(lane);
+	ret->thread_receives = braid_mover_receives(lane);
 	braid_hist_read(&lane->acks, &ret->acks);
 }
 

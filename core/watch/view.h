@@ -55,6 +55,7 @@ struct braid_view_lane {
 	uint64_t queued, unacked;	/* bytes not handed to the wire; payload not acknowledged */
 	unsigned lost, back;		/* times */
 	unsigned corrupt;		/* of the losses: a checksum was wrong */
+	bool thread_sends, thread_receives;	/* at the moment: core/link/mover.h */
 	struct braid_wire_state wire;
 	const char *nic;		/* the member of our device; NULL: the view is busy */
 	struct braid_hist acks;		/* of frames timed: from queued to acknowledged */

@@ -102,6 +102,7 @@ struct sim {
 	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
 	unsigned renewed;		/* lanes that were replaced for new keys, at both ends */
 	unsigned repathed;		/* lanes that were replaced for another path, at both ends */
+	uint64_t threads_sent, threads_received;	/* bytes that threads of BRAID_THREADS moved */
 	uint64_t outage_s, timeout_s;	/* of a seed that is an outage: how long; BRAID_PEER_TIMEOUT */
 	bool struck;			/* messages waited when it began */
 	unsigned dials, silences;	/* of this run: connects, and WARNs of a silent peer */

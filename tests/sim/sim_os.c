@@ -542,6 +542,16 @@ static bool os_cpu(uint64_t *ret_used_ms, uint64_t *ret_queued_ms)
 	return false;
 }
 
+static void os_thread_near(pthread_t thread, const struct braid_cpus *near)
+{
+	(void)thread, (void)near;
+}
+
+static unsigned os_cpus(void)
+{
+	return 64;
+}
+
 const struct braid_os sim_os = {
 	.now_ns = os_now,
 	.random = os_random,
@@ -570,5 +580,7 @@ const struct braid_os sim_os = {
 	.unwake = os_unwake,
 	.thread_start = sim_thread_start,
 	.thread_join = sim_thread_join,
+	.thread_near = os_thread_near,
+	.cpus = os_cpus,
 	.cpu = os_cpu,
 };

@@ -456,6 +456,7 @@ static void choose_params(const struct sim_weather *w)
 	params.links_idle = (int64_t)ONE_OF(0, 1, 256);
 	params.share = (int64_t)ONE_OF(0, 1, 1, 1);
 	params.peer_timeout = (int64_t)ONE_OF(SHORT_TIMEOUT_S, 20, 240);
+	params.threads = (int64_t)ONE_OF(0, 1, 2, 3, 4) - 1;
 	sim.encrypted = sim.seed % 4 == 0;
 	strcpy(params.encrypt, sim.encrypted ? "require" : "off");
 	strcpy(params.encrypt_by, "auto");
@@ -531,6 +532,7 @@ int sim_seed(uint64_t seed)
 	sim.lossy = sim.cut = sim.short_of_memory = false;
 	sim.planted = sim.left = sim.moved = false;
 	sim.flipped = sim.found = sim.renewed = sim.repathed = 0;
+	sim.threads_sent = sim.threads_received = 0;
 	moves = 0;
 	gives_up = barred = false;
 	mover = (unsigned)sim_below(&sim.plan, sim.nprocs);

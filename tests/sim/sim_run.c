@@ -532,6 +532,18 @@ void sim_load(const char *module)
 static char log_tail[32][200];		/* the last lines that the processes logged */
 static unsigned nlog;
 
+/* What the threads of BRAID_THREADS have moved, as a process says when it ends by itself. */
+static void note_threads(const char *text)
+{
+	unsigned long long sent, received;
+
+	if (text && sscanf(text, "moved large messages: %llu bytes sent, %llu received", &sent,
+			   &received) == 2) {
+		sim.threads_sent += sent;
+		sim.threads_received += received;
+	}
+}
+
 static void log_line(enum braid_log_level level, const char *file, int line, const char *text)
 {
 	(void)file, (void)line;
@@ -548,6 +560,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	sim.left |= strstr(text, "[lane-left]") != NULL;
 	sim.renewed += strstr(text, "has new keys") != NULL;
 	sim.repathed += strstr(text, "has another port") != NULL;
+	note_threads(strstr(text, "moved large messages: "));
 	/* Warnings about waiting are right whenever a fault takes long enough. */
 	if (level == BRAID_LOG_WARN && !sim.short_of_memory && !sim_comms_doomed() &&
 	    !strstr(text, "not a word for") &&

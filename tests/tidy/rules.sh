@@ -105,6 +105,7 @@ parts='
 	(link|other) rx core/link
 	(link|other) thread core/link
 	[^[:space:]] loss core/link
+	[^[:space:]] hand core/link
 	[^[:space:]] reads core/link
 	(link|other) msg core/msg
 	(link|other) table core/setup

@@ -104,7 +104,7 @@ static void lane_close(struct braid_lane *lane)
 	.lane_open = lane_open, .lane_attach = lane_attach, .lane_detach = lane_detach, \
 	.lane_fence = lane_fence, .lane_close = lane_close, .push = push, .poll = poll
 
-const struct braid_transport stub_socket = { .name = "stub socket", STUB_TRANSPORT };
+const struct braid_transport stub_socket = { .name = "stub socket", .copies = true, STUB_TRANSPORT };
 const struct braid_transport stub_nic = { .name = "stub NIC", .dma = true, .blob = true, STUB_TRANSPORT };
 
 /* --- the message layer --------------------------------------------------------------------- */
@@ -273,6 +273,8 @@ void braid_comms_fail(struct braid_link *link, int err)
 void braid_wake_service(void)
 {
 	stub.wakes++;
+	if (stub.on_wake)
+		stub.on_wake();
 }
 
 static uint64_t now_ns(void)

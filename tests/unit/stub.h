@@ -41,6 +41,7 @@ struct stub {
 	struct stub_lane lane[STUB_LANES];
 	uint64_t ns;
 	unsigned wakes;
+	void (*on_wake)(void);
 	unsigned order[64], norder;	/* the lanes that were polled or pushed, in order */
 
 	/* The message layer. */

@@ -96,12 +96,14 @@ static void lanes_are_limited_by_their_number_or_by_the_most_they_may_be(void **
 
 static void checksums_are_offered_if_they_are_switched_on(void **state)
 {
+	unsigned always = BRAID_OPTION_ONE_COMM | BRAID_OPTION_PATHS | BRAID_OPTION_REVERSE;
+
 	(void)state;
 	braid_offer_fill(&hello, &dev, false);
-	assert_int_equal(hello.options, BRAID_OPTION_ONE_COMM);
+	assert_int_equal(hello.options, always);
 	strcpy(braid_param.checksum, "on");
 	braid_offer_fill(&hello, &dev, false);
-	assert_int_equal(hello.options, BRAID_OPTION_CHECKSUM | BRAID_OPTION_ONE_COMM);
+	assert_int_equal(hello.options, BRAID_OPTION_CHECKSUM | always);
 	strcpy(braid_param.checksum, "off");
 }
 

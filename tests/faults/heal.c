@@ -237,7 +237,7 @@ void play_flaps(struct run *r)
 {
 	unsigned n = r->o->flaps ? (unsigned)r->o->flaps : (unsigned)r->row->arg[0];
 	unsigned half = n / 2;		/* what caches are to hold, they hold by then */
-	struct held then = { 0 }, now;
+	struct held then = { 0 }, now = { 0 };
 
 	begins(r);
 	then = count(r);

@@ -124,6 +124,7 @@ static bool command(const struct hosts *h, int host, char *const argv[], const c
 	return well;
 }
 
+__attribute__((format(printf, 4, 0)))
 static bool batch(const struct hosts *h, int host, const char *program, const char *fmt, va_list ap)
 {
 	char *const argv[] = { (char *)program, (char[]){ "-batch" }, (char[]){ "-" }, NULL };

@@ -32,7 +32,7 @@ static void buckets_meet_without_a_gap(void **state)
 static void a_time_of_hours_is_in_the_last_bucket_and_its_maximum_is_right(void **state)
 {
 	static const uint64_t longest[] = { UINT64_C(43200000000000), UINT64_MAX };
-	struct braid_hist_live live = { 0 };
+	struct braid_hist_live live = { NULL };
 	struct braid_hist h;
 
 	(void)state;
@@ -50,7 +50,7 @@ static void a_time_of_hours_is_in_the_last_bucket_and_its_maximum_is_right(void 
 
 static void without_a_time_there_is_no_memory_and_no_percentile(void **state)
 {
-	struct braid_hist_live live = { 0 };
+	struct braid_hist_live live = { NULL };
 	struct braid_hist h;
 
 	(void)state;
@@ -88,7 +88,7 @@ static void a_percentile_is_not_too_low_and_at_most_a_quarter_too_high(void **st
 {
 	static const unsigned percent[] = { 1, 10, 50, 90, 99, 100 };
 	static uint64_t times[TIMES];
-	struct braid_hist_live live = { 0 };
+	struct braid_hist_live live = { NULL };
 	struct braid_hist h;
 
 	(void)state;
@@ -111,7 +111,7 @@ static void a_percentile_is_not_too_low_and_at_most_a_quarter_too_high(void **st
 
 static void half_of_two_times_is_the_shorter_one(void **state)
 {
-	struct braid_hist_live live = { 0 };
+	struct braid_hist_live live = { NULL };
 	struct braid_hist h;
 
 	(void)state;
@@ -125,7 +125,7 @@ static void half_of_two_times_is_the_shorter_one(void **state)
 
 static void two_together_are_as_one_that_had_both(void **state)
 {
-	struct braid_hist_live live[3] = { 0 };
+	struct braid_hist_live live[3] = { { NULL } };
 	struct braid_hist h[3];
 
 	(void)state;

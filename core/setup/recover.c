@@ -166,7 +166,7 @@ static void shut_lost(struct braid_link *link, uint64_t now)
 static bool is_calm(const struct braid_link *link)
 {
 	return link->recover.health_ns && link->recover.calm && braid_link_is_watched(link) &&
-	       link->recover.checked == braid_link_home(link)->tx.f_head;
+	       link->recover.checked == link->recover.sent;
 }
 
 static bool check_health(struct braid_link *link, uint64_t now)
@@ -174,7 +174,7 @@ static bool check_health(struct braid_link *link, uint64_t now)
 	if (is_calm(link))
 		return false;
 	link->recover.health_ns = now;
-	link->recover.checked = braid_link_home(link)->tx.f_head;
+	link->recover.checked = link->recover.sent;
 	link->recover.calm = !braid_health_check(link, now);
 	return !link->recover.calm;
 }

@@ -797,14 +797,15 @@ slow_tests = \
 	tests/faults/heal.sh \
 	tests/net/gid.sh \
 	tests/net/hashed.sh \
-	tests/scale/scale.sh \
 	tests/net/ipv6.sh \
 	tests/net/mesh.sh \
+	tests/net/oneway.sh \
 	tests/net/rails.sh \
 	tests/net/unreachable.sh \
 	tests/net/why.sh \
 	tests/rdma/iwarp.sh \
 	tests/rdma/roce2.sh \
+	tests/scale/scale.sh \
 	tests/smc/fallback.sh \
 	tests/ucx/faults.sh \
 	tests/ucx/shm.sh

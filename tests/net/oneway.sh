@@ -12,7 +12,7 @@ wire 1500
 command -v nft >/dev/null || skip "nft is not installed"
 common="BRAID_SOCKET_IFNAME=w1 BRAID_PEER_TIMEOUT=20 BRAID_DEBUG=info"
 with_b=--verbose
-within=$((10 * slow))			# seconds until data moves again
+within=$((20 * slow))			# seconds until data moves again
 
 now_ms()
 {
@@ -86,7 +86,7 @@ play()
 	no_wall b
 	env_both="$common ${env_case:-}"
 	# shellcheck disable=SC2086 # options
-	checked --verbose ${pattern:---pattern bidir --sizes 64k --inflight 4 --seconds $((${talk_s:-6} * slow))} \
+	checked --verbose ${pattern:---pattern bidir --sizes 64k --inflight 4 --seconds $((${talk_s:-12} * slow))} \
 		--timeout 60 >"$tmp/talk" 2>&1 &
 	talker=$!
 	until has_streams 1; do
@@ -130,9 +130,9 @@ again()
 		"wall a 'tcp flags & (syn | ack) == syn drop'" "sleep 0.2" "no_wall a" "no_wall b" &&
 		said a "$reversed"
 }
-talk_s=8
+talk_s=14
 case_ "twice; and once more when the firewall is gone" again
-talk_s=6
+talk_s=12
 
 lanes()
 {
@@ -178,7 +178,7 @@ both_shut()
 	env_case="BRAID_PEER_TIMEOUT=6" talk_s=9
 	play "wall b 'tcp flags & (syn | ack) == syn drop'" "wall a 'tcp flags & (syn | ack) == syn drop'" \
 		cut_streams "wait \$talker" >/dev/null 2>&1 && { echo "it went on"; return 1; }
-	env_case='' talk_s=6
+	env_case='' talk_s=12
 	said a "our connections to 10[.]77[.]1[.]2.* fail .*none of the peer's has come.*peer-lost" &&
 		said b "our connections to 10[.]77[.]1[.]1.* fail .*none of the peer's has come.*peer-lost"
 }

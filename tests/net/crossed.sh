@@ -82,10 +82,10 @@ meet()
 	went=yes
 }
 
-# meet_later RULE - what a sends to b's port is blocked; b connects four seconds later.
+# meet_later RULE - what a sends to b's port is blocked; b connects 2.5 s later.
 meet_later()
 {
-	later=4000
+	later=2500
 	rm -f "$tmp"/a "$tmp"/b
 	start b a $later
 	pid_b=$!
@@ -130,7 +130,7 @@ for id in smaller larger; do
 done
 
 for how in drop 'reject with tcp reset' reject; do
-	topology "one end's packets meet $how, and the other connects four seconds later" \
+	topology "one end's packets meet $how, and the other connects 2.5 s later" \
 		"$two" "$name" "rm -f '$tmp/go' '$tmp'/*.done; meet_later '$how'"
 done
 

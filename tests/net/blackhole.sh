@@ -8,11 +8,6 @@ hosts
 wire 1500
 env_both="BRAID_SOCKET_IFNAME==w1 BRAID_CONNECT_TIMEOUT=2"
 
-now_ms()
-{
-	date +%s%3N
-}
-
 # connect() from a to b fails in time, with WORD in the message.
 fails()				# WORD MOST-MS
 {

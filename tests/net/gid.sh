@@ -14,11 +14,6 @@ wire 1500
 within=$((10 * slow))			# seconds until RDMA carries data again
 with_b=--verbose
 
-now_ms()
-{
-	date +%s%3N
-}
-
 ctl()					# WORDS... - a command of tests/fake/ctl.h
 {
 	BRAID_TEST_FAKE_FABRIC=$nics "$fake/fakectl" "$*"

@@ -116,6 +116,20 @@ wire()
 	wires=$((wires + 1))
 }
 
+# flows - does data come in by wire 1 of host b, more than one megabyte in a tenth of a second?
+flows()
+{
+	was=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
+	sleep 0.1
+	is=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
+	[ "$is" -gt $((was + 1000000)) ]
+}
+
+now_ms()
+{
+	date +%s%3N
+}
+
 has_ipv6()
 {
 	[ -e /proc/net/if_inet6 ]

@@ -12,11 +12,6 @@ wire 1500
 env_both="BRAID_SOCKET_IFNAME=w1,w2 BRAID_PEER_TIMEOUT=20 BRAID_DEBUG=info"
 within=$((10 * slow))			# seconds until the new address carries data
 
-now_ms()
-{
-	date +%s%3N
-}
-
 # host LETTER - its namespace.
 host()
 {
@@ -58,15 +53,6 @@ streams()
 	*:*) in_a ss -Htn state established src "[$1]" dst "[$2]" ;;
 	*) in_a ss -Htn state established src "10.77.1.$1" dst "10.77.1.$2" ;;
 	esac | grep -q .
-}
-
-# flows - does data come in by wire 1 of host b, more than one megabyte in a tenth of a second?
-flows()
-{
-	was=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
-	sleep 0.1
-	is=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
-	[ "$is" -gt $((was + 1000000)) ]
 }
 
 # talks - wait until the streams are there.

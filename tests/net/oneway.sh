@@ -14,11 +14,6 @@ common="BRAID_SOCKET_IFNAME=w1 BRAID_PEER_TIMEOUT=20 BRAID_DEBUG=info"
 with_b=--verbose
 within=$((20 * slow))			# seconds until data moves again
 
-now_ms()
-{
-	date +%s%3N
-}
-
 # wall HOST RULE - for what comes in by wire 1.
 wall()
 {
@@ -47,15 +42,6 @@ streams()				# how many there are on wire 1
 cut_streams()
 {
 	in_a ss -KHtn state established dst 10.77.1.2 >/dev/null
-}
-
-# flows - does data come in by wire 1 of host b, more than one megabyte in a tenth of a second?
-flows()
-{
-	was=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
-	sleep 0.1
-	is=$(in_b cat /sys/class/net/w1/statistics/rx_bytes)
-	[ "$is" -gt $((was + 1000000)) ]
 }
 
 # goes_on WHAT COMMAND... - until then; WHAT is for people.

@@ -121,6 +121,12 @@ void braid_conn_revoke(struct braid_conn *c);
 void braid_conn_drop(struct braid_conn *c);	/* free what c->tr made and no lane took */
 void braid_conn_session(const struct braid_conn *c, uint8_t *ret);
 
+/* After the hellos: has the peer set that option?  enum braid_hello_option. */
+static inline bool braid_conn_peer_has(const struct braid_conn *c, unsigned option)
+{
+	return c->version >= 2 && c->theirs.options & option;
+}
+
 /* After the hellos: may the socket carry the lane in place of c->tr? */
 bool braid_conn_socket_will_do(const struct braid_conn *c);
 /* Must the handshake be polled, as it waits for something that raises no event on its socket? */

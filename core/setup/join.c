@@ -211,7 +211,7 @@ static void agree_checksums(struct braid_link *link, const struct braid_conn *c)
 {
 	static struct braid_log_gate gate;
 	bool mine = c->mine.options & BRAID_OPTION_CHECKSUM;
-	bool theirs = c->version >= 2 && c->theirs.options & BRAID_OPTION_CHECKSUM;
+	bool theirs = braid_conn_peer_has(c, BRAID_OPTION_CHECKSUM);
 
 	link->checksums = mine && theirs;
 	if (mine && !theirs && braid_log_gate_open(&gate, braid_os->now_ns()))
@@ -247,9 +247,9 @@ int braid_join_link(struct braid_link *link, struct braid_conn *c)
 		return braid_no_memory("a link");
 	braid_conn_session(c, link->setup.session);
 	link->setup.version = c->version;
-	link->setup.one_comm = c->version >= 2 && c->theirs.options & BRAID_OPTION_ONE_COMM;
-	link->setup.other_paths = c->version >= 2 && c->theirs.options & BRAID_OPTION_PATHS;
-	link->setup.reverses = c->version >= 2 && c->theirs.options & BRAID_OPTION_REVERSE;
+	link->setup.one_comm = braid_conn_peer_has(c, BRAID_OPTION_ONE_COMM);
+	link->setup.other_paths = braid_conn_peer_has(c, BRAID_OPTION_PATHS);
+	link->setup.reverses = braid_conn_peer_has(c, BRAID_OPTION_REVERSE);
 	link->setup.proven = c->dialler;	/* the handle names the peer and has its token */
 	braid_lock_wait(&link->lock);	/* core/watch/view.c may be reading these */
 	link->dialler = c->dialler;

@@ -67,8 +67,7 @@ static void drop_buffers(struct braid_stream *s)
 	braid_unseal_idle(&s->unseal);
 	if (s->beg != s->end)
 		return;
-	if (s->stage)			/* the heap may keep the memory, but not its pages */
-		braid_os_discard(s->stage, STAGE);
+	braid_os_discard(s->stage, STAGE);	/* the heap may keep it, but not its pages */
 	free(s->stage);
 	s->stage = NULL;
 	s->beg = s->end = 0;

@@ -62,6 +62,17 @@ static void queue_down(struct braid_link *link, unsigned i)
 	braid_link_stall(link);
 }
 
+bool braid_link_ctl_now(struct braid_link *link, struct braid_hdr *h)
+{
+	bool queued;
+
+	braid_lock_wait(&link->lock);
+	queued = braid_link_ctl(link, h, NULL);
+	braid_link_flush(link);
+	braid_unlock(&link->lock);
+	return queued;
+}
+
 /* Queue a LANES frame, if due: it asks the peer, which alone dials, for more lanes. */
 static bool queue_lanes(struct braid_link *link)
 {

@@ -30,6 +30,9 @@ void braid_link_flush_control(struct braid_link *link);
  */
 bool braid_link_flush_if_urgent(struct braid_link *link, bool all);
 
+/* Queue a frame without payload, and push home.  Waits for the lock.  False: there was no room. */
+bool braid_link_ctl_now(struct braid_link *link, struct braid_hdr *h);
+
 /* Queue the control frames that are due; false: no room for all.  With the link's lock held. */
 bool braid_link_send_control(struct braid_link *link);
 

@@ -28,6 +28,8 @@ size_t braid_lane_push(struct braid_lane *lane);
 size_t braid_lane_push_now(struct braid_lane *lane);	/* by the lane's mover: mover.h */
 /* Poll one lane, with its io lock held: as lane_poll() of progress.c. */
 int braid_lane_poll_held(struct braid_lane *lane);
+/* Send control frames if much was received that is not acknowledged, or if nothing more is here. */
+void braid_link_ack_backlog(struct braid_link *link, bool dry);
 void braid_link_forget_deferred(struct braid_link *link);
 void braid_link_forget_woken(struct braid_link *link);	/* it is about to be freed */
 

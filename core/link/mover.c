@@ -24,7 +24,6 @@
 enum {
 	SPIN_NS = 100000,		/* without movement until a lane is given back */
 	RETRY_NS = 10000,		/* between tries of a lane that takes no more */
-	ACK_BYTES = 256 << 10,		/* received: acknowledge even while data comes */
 	JOIN_MS = 1000,
 	CPUS_MIN = 4, AUTO_MAX = 8,	/* where their number is measured: CPUs; threads of a NIC */
 };
@@ -117,7 +116,7 @@ static bool is_stale(uint64_t since_ns, uint64_t now)
 	return braid_since(since_ns, now) >= SPIN_NS;
 }
 
-/* What the callers do from now on, unless they are away: then it is the service thread. */
+/* From now on the callers push the lane, or the service thread if none of them calls. */
 static void leave_to_callers(struct braid_lane *lane)
 {
 	if (lane->tx.unsent)
@@ -157,22 +156,6 @@ static bool send_some(struct braid_mover *m, struct braid_lane *lane, uint64_t n
 	return n;
 }
 
-/* Send acknowledgements and credits as progress.c does: at a backlog, or if nothing more comes. */
-static void acknowledge(struct braid_link *link, bool dry)
-{
-	uint64_t unacked = 0;
-
-	if (!braid_link_is_urgent(link) || !braid_trylock(&link->lock))
-		return;
-	for (unsigned i = 0; i < link->nlanes; i++)
-		unacked += link->lane[i]->rx_quiet;
-	if (dry || unacked >= ACK_BYTES) {
-		braid_link_send_control(link);
-		braid_link_flush(link);
-	}
-	braid_unlock(&link->lock);
-}
-
 /* Poll once.  Those that wait for the io lock go first: close, deregMr, recovery. */
 static bool receive_some(struct braid_mover *m, struct braid_lane *lane, uint64_t now, bool leave)
 {
@@ -193,8 +176,8 @@ static bool receive_some(struct braid_mover *m, struct braid_lane *lane, uint64_
 		braid_link_unpark(link);
 	}
 	braid_unlock(&lane->io);
-	if (n > 0 || lane->hand.came)
-		acknowledge(link, n <= 0);
+	if ((n > 0 || lane->hand.came) && braid_link_is_urgent(link))
+		braid_link_ack_backlog(link, n <= 0);
 	lane->hand.came = n > 0;
 	return bytes;			/* none: perhaps another thread holds the link's lock */
 }

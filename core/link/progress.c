@@ -276,7 +276,7 @@ static BRAID_APART void idle_test(struct braid_link *link, uint64_t *epoch)
  * Data keeps coming, so no test() is idle, and the caller's request is not done: send credits and
  * acknowledgements anyway, before the sender runs out of them.
  */
-static BRAID_APART void ack_backlog(struct braid_link *link)
+BRAID_APART void braid_link_ack_backlog(struct braid_link *link, bool dry)
 {
 	uint64_t unacked = 0;
 
@@ -284,7 +284,7 @@ static BRAID_APART void ack_backlog(struct braid_link *link)
 		return;
 	for (unsigned i = 0; i < link->nlanes; i++)
 		unacked += link->lane[i]->rx_quiet;
-	if (unacked >= BACKLOG_BYTES) {
+	if (dry || unacked >= BACKLOG_BYTES) {
 		braid_link_send_control(link);
 		braid_link_flush(link);
 	}
@@ -345,7 +345,7 @@ void braid_link_progress(struct braid_link *link, uint64_t *idle, const atomic_b
 		       !atomic_load_explicit(&link->tx.quiet, memory_order_relaxed)))
 		idle_test(link, idle);
 	else if (moved > 0 && braid_link_is_urgent(link))
-		ack_backlog(link);
+		braid_link_ack_backlog(link, false);
 	if (!moved && atomic_load_explicit(&deferred.link, memory_order_relaxed))
 		flush_deferred(link);
 }

@@ -8,6 +8,7 @@
 #include "core/base/os.h"
 #include "core/base/units.h"
 #include "core/dev.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
@@ -87,17 +88,9 @@ static void renew(struct braid_lane *lane)
 {
 	struct braid_link *link = lane->link;
 	struct braid_hdr h = { .type = BRAID_F_RENEW, .n = lane->index, .rseq = lane->epoch };
-	bool asked = link->dialler;
 
-	if (braid_lane_old_key(lane))
-		return;
-	braid_lock_wait(&link->lock);
-	if (!asked) {
-		asked = braid_link_ctl(link, &h, NULL);
-		braid_link_flush(link);
-	}
-	braid_lane_set_old_key(lane, asked);
-	braid_unlock(&link->lock);
+	if (!braid_lane_old_key(lane))
+		braid_lane_set_old_key(lane, link->dialler || braid_link_ctl_now(link, &h));
 }
 
 bool braid_health_check(struct braid_link *link, uint64_t now)

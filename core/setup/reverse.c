@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/units.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/setup/accept.h"
@@ -41,7 +42,7 @@ void braid_reverse_offer(struct braid_conn *c, uint64_t now)
 	socklen_t len = sizeof(peer);
 
 	braid_svc_assert_locked();
-	if (c->version < 2 || !(c->theirs.options & BRAID_OPTION_REVERSE) ||
+	if (!braid_conn_peer_has(c, BRAID_OPTION_REVERSE) ||
 	    braid_os->getpeername(c->fd, (struct sockaddr *)&peer, &len))
 		return;
 	braid_handshake_accept(give_socket(c), c->met, &braid_accepting, &peer, now);
@@ -109,7 +110,7 @@ int braid_reverse_take(struct braid_conn *c, uint64_t now)
 	int n, path;
 
 	braid_svc_assert_locked();
-	if (c->version < 2 || !(c->theirs.options & BRAID_OPTION_REVERSE) ||
+	if (!braid_conn_peer_has(c, BRAID_OPTION_REVERSE) ||
 	    atomic_load(&link->state) != BRAID_LINK_UP)
 		return 0;
 	n = lane_for(link, c->met, now);
@@ -156,8 +157,5 @@ void braid_reverse_tick(struct braid_link *link, uint64_t now)
 		return;
 	h.n = (uint16_t)n;
 	link->recover.call_ns = now + CALL_MS * MS;
-	braid_lock_wait(&link->lock);
-	braid_link_ctl(link, &h, NULL);
-	braid_link_flush(link);
-	braid_unlock(&link->lock);
+	braid_link_ctl_now(link, &h);
 }

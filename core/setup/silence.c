@@ -76,7 +76,7 @@ void braid_silence_update(struct braid_link *link, uint64_t now)
 	link->recover.silent = link->recover.moved = false;
 }
 
-/* What this end wants while its callers are away: core/proto/frame.h. */
+/* The seconds between signs of life that this end wants at rest: core/proto/frame.h. */
 static unsigned rest_wanted(void)
 {
 	unsigned s = braid_links_count() / LINKS_A_SECOND;
@@ -98,7 +98,7 @@ static unsigned rest_s(const struct braid_link *link)
 	return theirs > link->recover.rest_s ? theirs : link->recover.rest_s;
 }
 
-/* The callers are back: they want a sign of life each second, and the peer is told so (ALIVE). */
+/* A caller waits: this end wants a sign of life each second, and asks for it by ALIVE. */
 static void rest_over(struct braid_link *link, uint64_t now)
 {
 	if (!link->recover.rest_s)
@@ -108,7 +108,7 @@ static void rest_over(struct braid_link *link, uint64_t now)
 		link->recover.asked_ns = now;
 }
 
-/* For how long the peer has owed a sign of life, as if it owed one each second. */
+/* For how long a sign of life of the peer is due, as if one were due each second. */
 static uint64_t awaited(const struct braid_link *link, uint64_t now)
 {
 	uint64_t since = link->recover.received_ns;

@@ -9,6 +9,7 @@
 #include "core/base/os.h"
 #include "core/base/units.h"
 #include "core/dev.h"
+#include "core/link/control.h"
 #include "core/link/link.h"
 #include "core/link/recover.h"
 #include "core/link/state.h"
@@ -98,29 +99,16 @@ static bool look(struct braid_link *link, unsigned nlanes, uint64_t now, struct 
 	return all >= ENOUGH;
 }
 
-/* The peer dials.  False: there was no room for the frame. */
-static bool ask(struct braid_lane *lane)
-{
-	struct braid_link *link = lane->link;
-	struct braid_hdr h = { .type = BRAID_F_RENEW, .n = lane->index, .rseq = lane->epoch,
-			       .tag = BRAID_RENEW_SLOW };
-	bool asked;
-
-	braid_lock_wait(&link->lock);
-	asked = braid_link_ctl(link, &h, NULL);
-	braid_link_flush(link);
-	braid_unlock(&link->lock);
-	return asked;
-}
-
 void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_t now)
 {
 	struct braid_link *link = lane->link;
 	struct braid_lane_pace *p = &lane->recover.pace;
+	struct braid_hdr h = { .type = BRAID_F_RENEW, .n = lane->index, .rseq = lane->epoch,
+			       .tag = BRAID_RENEW_SLOW };
 	bool last = p->tries + 1 == TRIES;
 
 	braid_svc_assert_locked();
-	if (!link->dialler && !ask(lane))
+	if (!link->dialler && !braid_link_ctl_now(link, &h))	/* the peer dials */
 		return;
 	braid_lane_set_slow(lane, true);
 	braid_event(BRAID_EVENT_LANE_SLOW, link->number, lane->index, (int64_t)(rate * 8000),

@@ -313,7 +313,7 @@ static void fault_move(void)
 /*
  * A firewall comes in: for good, and for one direction.  Comms that are open go on, whatever else
  * happens to their connections; if it drops.  If it refuses as a process that has ended does, they
- * may fail.  Nobody may end meanwhile, as perhaps nobody could be told.
+ * may fail.  Nobody may end meanwhile, as the others might never learn of it.
  */
 static void fault_firewall(void)
 {

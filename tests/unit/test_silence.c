@@ -387,7 +387,7 @@ static void a_peer_at_rest_is_reported_three_rests_late(void **state)
 	assert_int_equal(warn_count, 1);
 }
 
-/* The peer has to be told first that a sign of life is wanted each second again. */
+/* The peer must first learn that a sign of life is due each second again. */
 static void a_caller_that_comes_back_waits_three_seconds_for_a_report(void **state)
 {
 	(void)state;

@@ -423,7 +423,7 @@ linked()
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	linked '[LINK(1, 10**5, [10**5, 10**5]), LINK(2, 10**5, [10**5, 9 * 10**6]),
 		LINK(3, 4 * 10**6, [10**5, 10**5]), dict(LINK(4, 0, [10**5]), large_sends=TIMES(9, 10**9))]'
-	for who in "" "$job"; do
+	for who in "--dir $dir" "$job"; do
 		run -0 "$braid" stat --slowest $who
 		echo "$output"
 		[ "${#lines[@]}" -eq 3 ]
@@ -439,7 +439,7 @@ linked()
 @test "stat --slowest says so where there is one lane, or nothing was timed" {
 	command -v python3 >/dev/null || skip "python3 is not installed"
 	linked '[LINK(1, 10**5, [10**5])]'
-	run -0 "$braid" stat --slowest
+	run -0 "$braid" stat --slowest --dir "$dir"
 	echo "$output"
 	[[ ${lines[0]} == "slowest peer: host1 "*"; there is no other peer to compare it with" ]]
 	[[ ${lines[1]} == "slowest lane: 0 of link 1 "*"; there is no other lane to compare it with" ]]
@@ -447,7 +447,7 @@ linked()
 	kill "$job"; wait "$job" || true
 	rm -f "$dir"/*
 	linked '[LINK(1, 0, [])]'
-	run -0 "$braid" stat --slowest
+	run -0 "$braid" stat --slowest --dir "$dir"
 	[ "$output" = "slowest peer: not known: to none were 10 sends timed
 slowest lane: not known: on none were 10 frames of more than 8 KiB timed
 slowest NIC: not known: over none were 10 frames of more than 8 KiB timed" ]
@@ -464,7 +464,7 @@ slowest NIC: not known: over none were 10 frames of more than 8 KiB timed" ]
 		"large_sends": {"buckets": [[was, 900], [(4 - i) * 10**6, 50 * n]]}, "lanes": [{"lane": 0, "up": True,
 			"nic": "eth%d" % i, "acks": {"buckets": [[was, 900], [(4 - i) * 10**6, 50 * n]]}}]}
 		for i, was in ((1, 10), (2, 9 * 10**8))]}'
-	run -0 "$braid" top --once --seconds 0.3
+	run -0 "$braid" top --once --seconds 0.3 --dir "$dir"
 	echo "$output"
 	awk 'length > 80 { exit 1 }' <<<"$output"
 	words=$(tr -s ' \n' '  ' <<<"$output")
@@ -472,7 +472,7 @@ slowest NIC: not known: over none were 10 frames of more than 8 KiB timed" ]
 	kill "$job"; wait "$job" || true
 	rm -f "$dir"/*
 	answers '{"braid_report": 1, "links": []}'
-	run -0 "$braid" top --once --seconds 0.1
+	run -0 "$braid" top --once --seconds 0.1 --dir "$dir"
 	[[ $output == *"slowest: not known: to no peer were 10 sends timed meanwhile"* ]]
 }
 

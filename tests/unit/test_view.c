@@ -206,6 +206,13 @@ static void listed(struct null_pair *p)
 	braid_svc_unlock();
 }
 
+static void unlisted(struct null_pair *p)
+{
+	braid_svc_lock();
+	assert_true(braid_link_unlist(p->end[0]));
+	braid_svc_unlock();
+}
+
 static json_t *parsed(bool all)
 {
 	struct braid_text t = { 0 };
@@ -250,7 +257,7 @@ static void json(void **state)
 	assert_null(json_object_get(o, "events"));
 	assert_null(json_object_get(json_array_get(json_object_get(o, "links"), 0), "messages"));
 	json_decref(o);
-	braid_list_del(&pair.end[0]->table.node);
+	unlisted(&pair);
 }
 
 static void no_links(void **state)
@@ -259,7 +266,7 @@ static void no_links(void **state)
 
 	(void)state;
 	listed(&pair);
-	braid_list_del(&pair.end[0]->table.node);
+	unlisted(&pair);
 	o = parsed(true);
 	assert_int_equal(json_array_size(json_object_get(o, "links")), 0);
 	json_decref(o);

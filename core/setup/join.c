@@ -197,8 +197,8 @@ int braid_join_lane(struct braid_lane *lane, struct braid_conn *c)
 			   old_key ? "new keys" : "another port",
 			   (unsigned long long)braid_since(lane->recover.shut_ns, now) / 1000);
 	} else if (!carried.as_before) {
-		braid_info("device %s, peer %s: lane %u is back (opened %u times)",
-			   link->key.dev->net.name, link->peer, lane->index,
+		braid_info("device %s, peer %s: lane %u is back over %s (opened %u times)",
+			   link->key.dev->net.name, link->peer, lane->index, c->tr->name,
 			   braid_lane_times_back(lane) + 1);
 		braid_redial_resumed(lane, now);
 	}

@@ -489,7 +489,7 @@ static void opened_log(int level, unsigned long flags, const char *file, int lin
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	at = strstr(text, ": lane ");
-	if (at && sscanf(at, ": lane %u is back (opened %u times)", &lane, &times) == 2 &&
+	if (at && sscanf(at, ": lane %u is back over %*s (opened %u times)", &lane, &times) == 2 &&
 	    lane < LANES && !opened[lane])
 		opened[lane] = times;
 	abi_log(level, flags, file, line, "%s", text);

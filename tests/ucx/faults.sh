@@ -43,7 +43,8 @@ verdict $? "an address of UCX's that the handshake has no room for: TCP carries 
 
 BRAID_TEST_UCP_BREAK=5000 transfer --seconds 6 --verbose &&
 	grep -q "UCX says: Connection reset" "$tmp/perf" &&
-	grep -q "tcp carries lane 0" "$tmp/perf" && grep -q "opened 3 times" "$tmp/perf"
+	grep -q "tcp carries lane 0" "$tmp/perf" &&
+	[ "$(grep -o "back over [a-z]*" "$tmp/perf" | tail -n 1)" = "back over ucx" ]
 verdict $? "an endpoint breaks while data moves: TCP carries the lane, then UCX again"
 
 BRAID_TEST_UCP_BREAK=20000+ transfer --seconds 1

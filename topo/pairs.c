@@ -75,12 +75,18 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 		  (!has_any || (any.ifindex != p->net->ifindex && !any.gateway));
 }
 
-bool braid_pair_binds(const struct braid_pair *p, braid_route_fn *get)
+int braid_pair_binds(const struct braid_pair *p, braid_route_fn *get)
 {
+	struct braid_route any = { 0 };
 	struct braid_pair now = *p;
+	int err = p->net->ifindex ? get(&p->from.addr.sa, &p->to.sa, p->net->vrf, &any) : -ENOSYS;
 
+	if (err == -ENOSYS || any.local)
+		return -ENOENT;
+	if (!err && (any.gateway || any.ifindex == p->net->ifindex))
+		return 0;
 	judge(&now, BRAID_PEER_UNKNOWN, get);
-	return now.bind;
+	return now.bind || !err ? now.bind : -ENOENT;
 }
 
 static void insert(struct braid_pair *list, unsigned *n, unsigned max, const struct braid_pair *p)

@@ -45,8 +45,11 @@ unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
 		     const union braid_netdev_addr *to, unsigned n_to, enum braid_pair_peer peer,
 		     braid_route_fn *get, struct braid_pair *ret, unsigned max);
 
-/* Would packets of that pair leave by another interface now, unless the socket is bound? */
-bool braid_pair_binds(const struct braid_pair *p, braid_route_fn *get);
+/*
+ * Would packets of that pair leave by another interface now, unless the socket is bound?  1: yes;
+ * 0: no; -ENOENT: no route says so, since the address is this host's own or none leads there.
+ */
+int braid_pair_binds(const struct braid_pair *p, braid_route_fn *get);
 
 /* Text for logs: "in one subnet". */
 const char *braid_pair_text(enum braid_pair_kind kind);

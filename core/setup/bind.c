@@ -41,14 +41,13 @@ static bool neighbour(const struct braid_at *at, unsigned i, union braid_netdev_
 bool braid_bind_listens(const struct braid_at *at)
 {
 	struct braid_pair p = { .net = at->net, .from = at->ip };
+	int binds = -ENOENT;
 
 	braid_svc_assert_locked();
-	/* Try several: one may be this host's own address. */
-	for (unsigned i = 1; i <= 3 && neighbour(at, i, &p.to); i++) {
-		if (braid_pair_binds(&p, braid_os->route))
-			return true;
-	}
-	return false;
+	/* Try several: one may be this host's own address, or the subnet's. */
+	for (unsigned i = 1; i <= 3 && binds < 0 && neighbour(at, i, &p.to); i++)
+		binds = braid_pair_binds(&p, braid_os->route);
+	return binds > 0;
 }
 
 static int bind_to_index(int fd, unsigned ifindex)
@@ -83,7 +82,7 @@ bool braid_bind_dialler(int fd, const struct braid_way *way)
 	const struct braid_netdev *net = way->pair.net;
 
 	braid_svc_assert_locked();
-	if (!way->loose && braid_pair_binds(&way->pair, braid_os->route) && bind_to(fd, net))
+	if (!way->loose && braid_pair_binds(&way->pair, braid_os->route) > 0 && bind_to(fd, net))
 		return true;
 	if (net->vrf)			/* if this fails, bind() fails too and is reported */
 		bind_to_index(fd, net->vrf);
@@ -180,7 +179,7 @@ void braid_bind_accepted(struct braid_conn *c)
 
 	braid_svc_assert_locked();
 	c->bound = is_bound(c->fd);		/* inherited from the listener */
-	if (c->bound || !find_pair(c, &p) || !braid_pair_binds(&p, braid_os->route))
+	if (c->bound || !find_pair(c, &p) || braid_pair_binds(&p, braid_os->route) <= 0)
 		return;
 	by = came_by(c->fd, p.to.sa.sa_family == AF_INET6);
 	if (by == p.net->ifindex)
@@ -207,7 +206,7 @@ void braid_bind_failed(struct braid_link *link, const struct braid_way *way)
 	bool strict;
 
 	braid_svc_assert_locked();
-	if (link->setup.warned_loose || !braid_pair_binds(&way->pair, braid_os->route))
+	if (link->setup.warned_loose || braid_pair_binds(&way->pair, braid_os->route) <= 0)
 		return;
 	link->setup.warned_loose = true;
 	if_indextoname(way->pair.net->ifindex, name);

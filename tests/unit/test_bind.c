@@ -33,6 +33,7 @@ enum { FD = 40, NIC = 901, OTHER = 902, VRF = 77 };	/* numbers that no real inte
 
 static struct {
 	unsigned leaves_by;		/* routes use that interface, whatever the address */
+	unsigned routes;		/* questions about routes */
 	const char *local;		/* an address of this host's; or NULL */
 	unsigned came_by;		/* packets of an accepted socket; 0: the kernel does not say */
 	int tells;			/* IP_PKTINFO: packets come with their interface */
@@ -55,6 +56,7 @@ static int os_route(const struct sockaddr *from, const struct sockaddr *to, unsi
 		    struct braid_route *ret)
 {
 	(void)from;
+	w.routes++;
 	*ret = (struct braid_route){ .ifindex = ifindex ? ifindex : w.leaves_by, .local = is(to, w.local) };
 	return 0;
 }
@@ -176,7 +178,9 @@ static void a_subnet_that_leaves_by_another_interface_needs_a_bound_listener(voi
 	(void)state;
 	assert_true(braid_bind_listens(&a));
 	w.leaves_by = NIC;
+	w.routes = 0;
 	assert_false(braid_bind_listens(&a));
+	assert_int_equal(w.routes, 1);		/* each delays the first connection */
 	/* An address without a subnet has no neighbours. */
 	w.leaves_by = OTHER;
 	assert_false(braid_bind_listens(&host));

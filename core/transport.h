@@ -119,6 +119,7 @@ struct braid_transport {
 
 	/* The handshake exchanges BRAID_BLOB_SIZE bytes; lane->fd only shows if the peer ends. */
 	bool blob;			/* false: frames use lane->fd; no set-up calls */
+	bool blind;			/* health() can't see if the peer's host acknowledges */
 	bool slow;			/* set-up limit: half BRAID_HANDSHAKE_TIMEOUT; false: 1 s */
 	unsigned rest_s;		/* after set-up failed on a path, only sockets use it for at
 					 * least so many seconds; 0: core/setup/path.c decides */

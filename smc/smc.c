@@ -152,6 +152,7 @@ const struct braid_transport braid_smc = {
 	.arm = braid_no_arm,
 	.push = smc_push,
 	.poll = smc_poll,
+	.blind = true,
 	.health = smc_health,
 	.describe = smc_describe,
 };

@@ -160,6 +160,7 @@ const struct braid_transport braid_ucx = {
 	.push = braid_ucx_push,
 	.post = braid_ucx_lane_post,
 	.poll = braid_ucx_poll,
+	.blind = true,
 	.health = ucx_health,
 	.describe = braid_no_describe,
 };

@@ -149,12 +149,23 @@ static const char *why_no_lane(const struct braid_link *link, char ret[BRAID_STO
 	return ret;
 }
 
-/* Why the peer is silent, whose host answers or does not. */
+/*
+ * Why the peer is silent, whose host answers or does not.  Over a blind transport a lane that is
+ * up proves neither.
+ */
 static const char *why_silent(const struct braid_link *link, bool answers,
 			      char ret[BRAID_STOPPED_TEXT])
 {
+	const struct braid_lane *home = braid_link_home(link);
 	struct braid_thread t = braid_stopped_seen(link);
 
+	if (answers && !t.state && braid_lane_up(home) && home->tr->blind) {
+		snprintf(ret, BRAID_STOPPED_TEXT, "%s does not tell whether its host acknowledges "
+			 "what we send: its process may be stopped, or the path to it or the host "
+			 "be down; on its host ps -L -o stat,wchan,comm -p PID tells T, stopped, "
+			 "from R, no CPU", home->tr->name);
+		return ret;
+	}
 	if (answers || t.state == 'T' || t.state == 't' || t.state == BRAID_THREAD_FROZEN)
 		return braid_stopped_text(&t, link->setup.peer_pid, ret);
 	if (link->recover.hung_up && !braid_lane_up(braid_link_home(link)))

@@ -120,6 +120,26 @@ static void a_silence_of_three_seconds_is_reported_once(void **state)
 	assert_int_equal(warn_count, 1);
 }
 
+static void a_transport_that_sees_no_acknowledgement_blames_nobody(void **state)
+{
+	struct braid_lane *home = braid_link_home(link);
+	const struct braid_transport *tr = home->tr;
+	struct braid_transport blind = *tr;
+
+	(void)state;
+	pass(3000);
+	braid_silence_report(link, null_now_ns);
+	assert_non_null(strstr(warn_text, "its host acknowledges what we send"));
+	link->recover.silent = false;
+	blind.blind = true;
+	home->tr = &blind;
+	braid_silence_report(link, null_now_ns);
+	home->tr = tr;
+	assert_int_equal(warn_count, 2);
+	assert_non_null(strstr(warn_text, "or the path to it or the host be down"));
+	assert_null(strstr(warn_text, "its host acknowledges what we send, but"));
+}
+
 static void a_peer_that_sends_again_may_be_reported_again(void **state)
 {
 	(void)state;
@@ -500,6 +520,7 @@ int main(void)
 		CASE_LANES(any_byte_ends_the_silence),
 		CASE(a_time_before_the_last_sign_is_no_silence),
 		CASE(a_silence_of_three_seconds_is_reported_once),
+		CASE(a_transport_that_sees_no_acknowledgement_blames_nobody),
 		CASE(a_peer_that_sends_again_may_be_reported_again),
 		CASE(the_path_is_blamed_if_the_peers_kernel_does_not_answer),
 		CASE(a_peer_is_lost_after_its_time),

@@ -756,3 +756,22 @@ time.sleep(90)' "$dir" "$i" 3>&- &
 	run -0 "$braid" top --seconds 0.1 --dir "$BATS_TEST_TMPDIR"
 	[[ $output == *"no process of this user"* ]]
 }
+
+@test "dump shows which lanes a thread of BRAID_THREADS moves, in words and in JSON" {
+	command -v jq >/dev/null || skip "jq is not installed"
+	export BRAID_THREADS=2 BRAID_LANES=4
+	"$braid" perf --plugin "$plugin" --pattern bidir --sizes 4m:4m --seconds 30 >/dev/null 2>&1 3>&- &
+	job=$!
+	sockets 2
+	for _ in $(seq 100); do
+		lanes= words=
+		for p in "${pids[@]}"; do
+			lanes+=$("$braid" dump --json "${p##*/}" | jq -r '.links[].lanes[].thread // empty')
+			words+=$("$braid" dump "${p##*/}" | tr -s ' \n' '  ')
+		done
+		[[ $lanes == *sends* && $lanes == *receives* &&
+			$words == *"a thread of BRAID_THREADS "* ]] && return
+		sleep 0.1
+	done
+	false
+}

@@ -51,6 +51,8 @@ static void print_lane(const json_t *lane)
 	print_times(WIRE_COLUMN, "acknowledged after", lane, "acks");
 	if (*report_text(lane, "wire"))
 		text_wrap(report_text(lane, "wire"), WIRE_COLUMN, 0);
+	if (*report_text(lane, "thread"))
+		printf("        a thread of BRAID_THREADS %s\n", report_text(lane, "thread"));
 	if (report_number(lane, "corrupt"))
 		printf("        lost %lld times because data was changed on its way here\n",
 		       report_number(lane, "corrupt"));

@@ -36,6 +36,7 @@ struct worker {
 	struct perf_ends ends[FABRIC_KINDS];
 	struct perf_arena arena;
 	void *listen;			/* of the comm being made */
+	bool listened[FABRIC_KINDS];
 	char dev[FABRIC_NAME];		/* the plugin's device, which raw TCP uses too */
 };
 
@@ -126,6 +127,7 @@ static int on_listen(struct worker *w, struct perf_ctl *m)
 	if (w->listen)
 		return refuse(w, m, -EBUSY, "a listen is under way");
 	memset(m->handle, 0, sizeof(m->handle));
+	w->listened[m->fabric] = true;
 	rc = fab->ops->listen(fab, m->handle, &w->listen);
 	return rc ? refuse(w, m, rc, fab->err) : answer(w, m);
 }
@@ -204,6 +206,18 @@ static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, v
 	return 0;
 }
 
+/* As a rank of NCCL's does, listen before connecting.  A failure shows where somebody accepts. */
+static void listen_once(struct worker *w, uint32_t kind)
+{
+	uint8_t handle[FABRIC_HANDLE] __attribute__((aligned(16))) = { 0 };
+	struct fabric *fab = w->fab[kind];
+	void *listen = NULL;
+
+	if (!w->listened[kind] && !fab->ops->listen(fab, handle, &listen) && listen)
+		fab->ops->close_listen(fab, listen);
+	w->listened[kind] = true;
+}
+
 static int on_link(struct worker *w, struct perf_ctl *m)
 {
 	struct fabric *fab = w->fab[m->fabric];
@@ -217,6 +231,8 @@ static int on_link(struct worker *w, struct perf_ctl *m)
 	    end_there(&w->ends[m->fabric], m->peer, m->idx, e.is_send) ||
 	    (!e.is_send && !w->listen))
 		return refuse(w, m, -EINVAL, "no such comm");
+	if (e.is_send)
+		listen_once(w, m->fabric);
 	memcpy(handle, m->handle, sizeof(handle));
 	start = perf_now_ns();
 	rc = link_make(w, fab, &e, handle);

@@ -79,7 +79,7 @@ struct braid_link_thread {
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	atomic_bool alone;		/* a hint: recently no call used another link */
 	atomic_uint pins;		/* calls and dials that still use the link */
-	struct braid_link *other;	/* woken before: braid_link_wake() */
+	struct braid_link *other;	/* the one woken before it: braid_link_wake() */
 	bool woken;
 };
 
@@ -194,13 +194,13 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 };
 
 struct braid_link_share {		/* core/setup/share.c: how much CPU the peer gets */
-	uint32_t announced;		/* how often it has announced that */
+	uint32_t announced;		/* how many of its announcements were noted */
 	struct braid_share {
 		uint64_t at_ns;		/* noted here; 0: never */
 		uint32_t used_ms, queued_ms;
-	} last, before, base;		/* before: some seconds older; base: before a silence */
-	unsigned answers;		/* announcements since that was over */
-	uint64_t silent_ms;		/* it was, and has announced nothing since; 0: it was not */
+	} last, before, base;		/* before: seconds older; base: the last before a silence */
+	unsigned answers;		/* announcements since that silence was over */
+	uint64_t silent_ms;		/* of a silence whose cause is not logged yet; 0: none */
 	uint64_t heard_ns;
 	_Atomic int used_percent, queued_percent;	/* from `before` to `last` */
 	atomic_bool known;		/* these two are */

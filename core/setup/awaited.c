@@ -19,8 +19,8 @@
 #include "core/transport.h"
 
 enum {
-	AGAIN = 6,			/* the next WARN comes so many times as late */
-	GATED_MS = 1000,		/* until it is tried again, if another listen wrote one */
+	AGAIN = 6,			/* BRAID_STALL_WARNs between two WARNs */
+	GATED_MS = 1000,		/* until the next try, if another listen wrote one */
 };
 
 static struct braid_log_gate gate;
@@ -145,7 +145,7 @@ static const struct braid_link *link_of(uint32_t number)
 	return NULL;
 }
 
-/* For a peer that made a link: that is lost by now, or what its process does. */
+/* Write what became of a peer that made a link: the link is lost, or its process is stopped. */
 static void since_then(const struct braid_awaited *w, char *ret, size_t len)
 {
 	char how[BRAID_STOPPED_TEXT];

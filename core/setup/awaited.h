@@ -4,7 +4,7 @@
  *
  * accept() never fails for want of a peer: the rank that is to connect may only be late.  So a WARN
  * says how long it has waited, and for whom: which peer came last and what became of it, or that
- * none came.  It is repeated each six times as long while the wait goes on.
+ * none came.  While the wait goes on, it is repeated after each six times BRAID_STALL_WARN.
  */
 #ifndef BRAID_SETUP_AWAITED_H
 #define BRAID_SETUP_AWAITED_H
@@ -15,9 +15,9 @@
 struct braid_conn;
 struct braid_dev;
 
-/* Of a listen, whose lock guards the peer that came; the times are accept()'s own. */
+/* Of a listen.  Its lock guards all but since_ns and next_ns, which only accept() uses. */
 struct braid_awaited {
-	uint64_t since_ns, next_ns;	/* accept() has found nothing since; the next WARN */
+	uint64_t since_ns, next_ns;	/* accept() waits since then; the next WARN is due */
 	uint64_t came_ns;		/* when a peer last came; 0: none has */
 	char who[160], why[480];	/* that peer, and what became of it */
 	uint32_t link;			/* number of the link that it made; 0: none */

@@ -77,7 +77,7 @@ static void op_fill(struct braid_rma_op *op, const struct braid_put *put)
 	}
 	if (put->word) {
 		h->what |= BRAID_RMA_SIGNAL;
-		/* The put's own chunks are not told from earlier ones of the same order. */
+		/* The put's own chunks look like earlier ones of the same order. */
 		if (put->strong || h->what & BRAID_RMA_BULK)
 			h->what |= BRAID_RMA_ORDERED;
 		h->signal_window = put->word->number;

@@ -8,14 +8,14 @@
 #include "core/setup/links.h"
 
 enum {
-	SLOTS = 512, SLOT_MS = 8,	/* more than BRAID_DUE_MAX_MS, all together */
-	TOGETHER = 16,			/* of so many slots long rests end in one: few wakes */
+	SLOTS = 512, SLOT_MS = 8,	/* the whole wheel is longer than BRAID_DUE_MAX_MS */
+	TOGETHER = 16,			/* long rests end at multiples of so many slots */
 };
 
 struct braid_list braid_due_busy = { &braid_due_busy, &braid_due_busy };
 
 static struct braid_list slot[SLOTS];
-static uint64_t done;			/* the slots up to this one, ever, have been emptied */
+static uint64_t done;			/* the last slot emptied; slots are counted since time 0 */
 static unsigned nresting;
 
 void braid_due_reset(void)

@@ -43,9 +43,9 @@
 
 enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
-	SLOW_TICK_MS = 100,		/* where nothing moves, and something will be due */
+	SLOW_TICK_MS = 100,		/* where nothing moves, but something may become due */
 	TRIM_MS = 1000,			/* how long a link keeps the memory of traffic */
-	POLL_MS = 1,			/* while handshakes wait for more than their sockets */
+	POLL_MS = 1,			/* while a handshake waits for more than its socket */
 	DEVICES_MAX = 16,		/* devices whose NICs are looked after in one round */
 };
 

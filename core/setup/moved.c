@@ -30,14 +30,14 @@
 
 enum {
 	SETTLE_MS = 100,		/* an address removed and added again has not gone */
-	PERHAPS_MS = 1000,		/* between two looks without an event */
+	PERHAPS_MS = 1000,		/* between two looks that no event asked for */
 	ANNOUNCE_S = 10,		/* how long to try to tell the peer our new address */
 };
 
 static struct {
 	int fd;				/* readable if an address may have changed; -1: none */
 	uint64_t due_ns;		/* when to look; 0: nothing has changed */
-	uint64_t looked_ns;		/* 0: not since they are watched */
+	uint64_t looked_ns;		/* the last look; 0: none since watching began */
 } moved = { .fd = -1 };
 
 void braid_moved_open(void)
@@ -176,7 +176,7 @@ static bool has_gone(int fd, const struct ifaddrs *list)
 	return !braid_os->getsockname(fd, &at.sa, &len) && !braid_addr_in(list, &at.sa);
 }
 
-/* Lose the lanes whose own address is no more: nothing can come to them.  True: some were. */
+/* Lose the lanes whose own address has gone: nothing can come to them.  True: there were some. */
 static bool lose_lanes(struct braid_link *link, const struct ifaddrs *list)
 {
 	bool any = false;
@@ -194,7 +194,7 @@ static bool lose_lanes(struct braid_link *link, const struct ifaddrs *list)
 	return any;
 }
 
-/* The ways of a path have other numbers now.  Dials that have not connected are given up. */
+/* A path's ways get other indices: no dial has one now.  End those that have not connected. */
 static void drop_dials(struct braid_link *link, unsigned path)
 {
 	struct braid_conn *c, *tmp;
@@ -217,7 +217,7 @@ static void dial_at_once(struct braid_link *link)
 	link->recover.probe_wait_ms = 0;
 }
 
-/* A peer on this host, at that interface, has the same new address; else NULL. */
+/* A peer on this host that was reached at this interface has its new address, too; else NULL. */
 static const union braid_netdev_addr *same_for_peer(const struct braid_path *p,
 						    const struct ifaddrs *list,
 						    union braid_netdev_addr *ret)
@@ -256,7 +256,7 @@ static void up_link_moved(struct braid_link *link, const struct devs *d,
 		dial_at_once(link);
 }
 
-/* A link that is being dialled: begin anew, unless the peer has answered an address that stays. */
+/* A link that is being dialled: begin anew, unless it has connected from an address that stays. */
 static void new_link_moved(struct braid_link *link, const struct devs *d,
 			   const struct ifaddrs *list)
 {
@@ -315,9 +315,9 @@ int braid_moved_tick(uint64_t now)
 
 /* --- a peer's addresses -------------------------------------------------------------------- */
 
-/* The address of the peer's member to which that path leads, as the peer says; or NULL. */
-static const struct braid_addr *named(const struct braid_path *p, const struct braid_conn *c,
-				      const struct braid_addr *from)
+/* The address that the peer's hello gives for its member at the end of that path; or NULL. */
+static const struct braid_addr *announced(const struct braid_path *p, const struct braid_conn *c,
+					  const struct braid_addr *from)
 {
 	if (from->port && p->to.port == from->port)
 		return from;
@@ -360,7 +360,7 @@ void braid_moved_learn(const struct braid_conn *c)
 	braid_svc_assert_locked();
 	from.port = c->theirs.port;
 	for (unsigned i = 0; i < link->npaths; i++) {
-		const struct braid_addr *at = named(&link->setup.path[i], c, &from);
+		const struct braid_addr *at = announced(&link->setup.path[i], c, &from);
 
 		if (at)
 			learn(link, i, at);

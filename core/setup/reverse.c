@@ -22,11 +22,11 @@
 #include "core/setup/path.h"
 
 enum {
-	SLOW_MS = 100,			/* and two round trips: our own dial may give way */
-	CALL_MS = 500,			/* between two frames that ask for a connection */
+	SLOW_MS = 100,			/* plus two round trips: then our own dial may give way */
+	CALL_MS = 500,			/* between two frames that ask the peer to connect */
 };
 
-/* The socket leaves its handshake, which goes on to its end. */
+/* Take the socket out of its handshake, which then ends without it. */
 static int give_socket(struct braid_conn *c)
 {
 	int fd = c->fd;
@@ -48,7 +48,7 @@ void braid_reverse_offer(struct braid_conn *c, uint64_t now)
 	braid_handshake_accept(give_socket(c), c->met, &braid_accepting, &peer, now);
 }
 
-/* Does our own dial get nowhere?  `own` NULL: the next one waits for its time. */
+/* Do our own dials fail?  `own`: the one under way, or NULL.  `failed`: the last ones did. */
 static bool dial_fails(const struct braid_link *link, const struct braid_conn *own, bool failed,
 		       uint64_t now)
 {
@@ -60,7 +60,7 @@ static bool dial_fails(const struct braid_link *link, const struct braid_conn *o
 	       (own && braid_since(own->began_ns, now) >= ms * MS);
 }
 
-/* Does a lane that exists need a connection of the peer's? */
+/* Does this lane need a connection that the peer has made? */
 static bool lane_needs(const struct braid_lane *lane, uint64_t now)
 {
 	return !braid_health_well(lane, now) && !braid_lane_is_stopping(lane) &&
@@ -68,7 +68,10 @@ static bool lane_needs(const struct braid_lane *lane, uint64_t now)
 			  lane->link->recover.dial_err != -EREMOTEIO, now);
 }
 
-/* The lane that needs a connection of the peer's to `met` most; the number of lanes: one more. */
+/*
+ * The lane that most needs a connection that the peer has made to our member `met` (NULL: to any
+ * member).  The number of lanes: a further lane needs it.  -1: none does.
+ */
 static int lane_for(const struct braid_link *link, const struct braid_dev *met, uint64_t now)
 {
 	int any = -1;
@@ -87,7 +90,7 @@ static int lane_for(const struct braid_link *link, const struct braid_dev *met, 
 	return any;
 }
 
-/* A path by that member of our device, preferably the lane's; -1: none. */
+/* A path from our member `met`, preferably the one that the lane would take; -1: none. */
 static int path_by(const struct braid_link *link, const struct braid_dev *met, unsigned lane,
 		   uint64_t now)
 {

@@ -20,11 +20,11 @@
 struct braid_conn;
 struct braid_link;
 
-/* The accepting end's request that the peer dial has succeeded: the peer may use the connection. */
+/* At the accepting end: its ALIVE connection is up, so the dialler may take it for a lane. */
 void braid_reverse_offer(struct braid_conn *c, uint64_t now);
-/* The dialler has accepted such a request: use it for a lane that needs it.  0 or -errno. */
+/* At the dialler: such a connection is up.  Take it for a lane that needs one.  0 or -errno. */
 int braid_reverse_take(struct braid_conn *c, uint64_t now);
-/* The dial of a lane has ended. */
+/* A dial has ended, with an error or 0: note whether our own dials get through. */
 void braid_reverse_dialled(const struct braid_conn *c, int err);
 /* The dialler asks the peer to connect, if that is due. */
 void braid_reverse_tick(struct braid_link *link, uint64_t now);

@@ -15,9 +15,9 @@
 #include "core/setup/links.h"
 
 enum {
-	SAMPLE_MS = 500,		/* this process's own figures are so old at most */
-	WINDOW_MS = 5000,		/* `before` is so much older than `last`, at least */
-	ANSWER_MS = 3000,		/* that a peer has to announce what its silence was */
+	SAMPLE_MS = 500,		/* between two readings of this process's own figures */
+	WINDOW_MS = 5000,		/* `before` is replaced once `last` is so much newer */
+	ANSWER_MS = 3000,		/* after a silence, to wait for what the peer announces */
 };
 
 static struct {				/* this process */
@@ -62,22 +62,23 @@ void braid_share_tick(uint64_t asleep_ns, uint64_t now)
 }
 
 /*
- * What was the silence that is over?  The peer may have written its first announcement before the
- * silence, and sent it now.  So only a second one, or none for a while, shows that it did not run.
+ * Log why the peer was silent, now that it is heard again.  Its first announcement may have been
+ * written before the silence and sent now.  So that it did not run shows only in a second one, or
+ * if none comes for a while.
  */
 static void judge(struct braid_link *link, uint64_t now)
 {
-	struct braid_link_share *all = &link->share;
-	uint64_t ms = all->silent_ms;
-	uint32_t used = all->last.used_ms - all->base.used_ms;
-	uint32_t queued = all->last.queued_ms - all->base.queued_ms;
+	struct braid_link_share *share = &link->share;
+	uint64_t ms = share->silent_ms;
+	uint32_t used = share->last.used_ms - share->base.used_ms;
+	uint32_t queued = share->last.queued_ms - share->base.queued_ms;
 	bool starved = queued >= ms / 2, ran = used >= ms / 2;
-	bool over = braid_since(all->heard_ns, now) >= ANSWER_MS * MS;
+	bool over = braid_since(share->heard_ns, now) >= ANSWER_MS * MS;
 
-	if (!over && (!all->answers || (!starved && !ran && all->answers < 2)))
+	if (!over && (!share->answers || (!starved && !ran && share->answers < 2)))
 		return;
-	all->silent_ms = 0;
-	if (!all->answers)
+	share->silent_ms = 0;
+	if (!share->answers)
 		return;
 	if (starved)
 		braid_warn("device %s, peer %s: heard again after %llu ms: it was not stopped, but "
@@ -101,19 +102,20 @@ static int percent(uint32_t ms, uint64_t of_ms)
 	return (int)((uint64_t)ms * 100 / of_ms);
 }
 
-static void keep(struct braid_link_share *all, const struct braid_share *s)
+static void keep(struct braid_link_share *share, const struct braid_share *s)
 {
 	uint64_t ms;
 
-	if (!all->before.at_ns || braid_since(all->before.at_ns, all->last.at_ns) >= WINDOW_MS * MS)
-		all->before = all->last;
-	all->last = *s;
-	ms = braid_since(all->before.at_ns, s->at_ns) / MS;
-	if (!all->before.at_ns || ms < SAMPLE_MS)
+	if (!share->before.at_ns ||
+	    braid_since(share->before.at_ns, share->last.at_ns) >= WINDOW_MS * MS)
+		share->before = share->last;
+	share->last = *s;
+	ms = braid_since(share->before.at_ns, s->at_ns) / MS;
+	if (!share->before.at_ns || ms < SAMPLE_MS)
 		return;
-	all->used_percent = percent(s->used_ms - all->before.used_ms, ms);
-	all->queued_percent = percent(s->queued_ms - all->before.queued_ms, ms);
-	all->known = true;
+	share->used_percent = percent(s->used_ms - share->before.used_ms, ms);
+	share->queued_percent = percent(s->queued_ms - share->before.queued_ms, ms);
+	share->known = true;
 }
 
 void braid_share_note(struct braid_link *link, uint64_t now)

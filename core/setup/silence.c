@@ -29,10 +29,10 @@ enum {
 	ALIVE_MS = 1000,		/* send ALIVE after sending nothing for so long */
 	ALIVE_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
 	SILENT_MS = 3000,		/* log a WARN after receiving nothing for so long */
-	AGAIN_S = 60, AGAIN_MAX_S = 960,	/* and others later, at growing distances */
+	AGAIN_S = 60, AGAIN_MAX_S = 960,	/* until the next WARN; doubled each time */
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
-	LINKS_A_SECOND = 256,		/* at rest, to send ALIVE on: of more, less often */
-	TIMEOUT_PART = 4,		/* of BRAID_PEER_TIMEOUT: never less often */
+	LINKS_A_SECOND = 256,		/* at rest that send ALIVE; more links: each less often */
+	TIMEOUT_PART = 4,		/* at most this part of BRAID_PEER_TIMEOUT */
 };
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
@@ -88,7 +88,7 @@ static unsigned rest_wanted(void)
 	return s ? s : 1;
 }
 
-/* Seconds between two signs of life: both ends are at rest, or it is one. */
+/* Seconds between two signs of life: 1 unless both ends are at rest. */
 static unsigned rest_s(const struct braid_link *link)
 {
 	unsigned theirs = braid_link_peer_rest(link);
@@ -108,8 +108,8 @@ static void rest_over(struct braid_link *link, uint64_t now)
 		link->recover.asked_ns = now;
 }
 
-/* For how long a sign of life of the peer is due, as if one were due each second. */
-static uint64_t awaited(const struct braid_link *link, uint64_t now)
+/* How long the peer has been silent, or has not answered, as if ALIVE were due each second: ns. */
+static uint64_t scaled_silence(const struct braid_link *link, uint64_t now)
 {
 	uint64_t since = link->recover.received_ns;
 
@@ -125,7 +125,7 @@ static bool is_report_due(struct braid_link *link, uint64_t now)
 	unsigned *wait_s = &link->recover.silent_s;
 	bool first = !link->recover.silent;
 
-	if (first ? awaited(link, now) < SILENT_MS * MS :
+	if (first ? scaled_silence(link, now) < SILENT_MS * MS :
 		    now < link->recover.warned_ns + *wait_s * SEC ||
 		    braid_since(again_ns, now) < AGAIN_S * SEC)
 		return false;
@@ -251,7 +251,7 @@ bool braid_silence_is_over(struct braid_link *link, uint64_t now)
 		braid_link_fail(link, -ENOTCONN, "the connection was lost, and nobody needs it "
 				"[link-closed]");
 	else if (silent >= (uint64_t)braid_param.peer_timeout * SEC &&
-		 awaited(link, now) >= SILENT_MS * MS)
+		 scaled_silence(link, now) >= SILENT_MS * MS)
 		braid_link_fail(link, -EREMOTEIO,
 				"not a word for %llu s (BRAID_PEER_TIMEOUT): %s [peer-lost]",
 				(unsigned long long)seconds(silent),

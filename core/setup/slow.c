@@ -16,24 +16,24 @@
 #include "core/setup/links.h"
 
 enum {
-	LOOK_MS = 250,			/* between two looks; a rate is that of four of them */
-	BUSY_PART = 4,			/* a lane that was busy for this part of them may be slow */
-	SEEN_PART = 32,			/* and is compared with lanes that were for this part */
-	ENOUGH = 1 << 20,		/* bytes of the link in that time, to judge any lane */
-	NEAR = 3,			/* how much faster a lane of the slowest path may seem */
-	WELL_MS = 10000,		/* a lane that is well for so long begins anew */
+	LOOK_MS = 250,			/* between two looks; a rate spans BRAID_LOOKS of them */
+	BUSY_PART = 4,			/* judge lanes that were busy for 1/4 of that span, */
+	SEEN_PART = 32,			/* beside lanes that were busy for 1/32 of it */
+	ENOUGH = 1 << 20,		/* bytes of the link in that span, to judge any lane */
+	NEAR = 3,			/* judge lanes up to so many times as fast as the slowest */
+	WELL_MS = 10000,		/* a lane that was well for so long has used no try */
 	PAUSE_MS = 500,			/* after the first try; doubled after each */
-	TRIES = 5,
-	REST_MS = 300000,		/* after the last one that did not help */
-	REFUSALS = 4,			/* of new connections in a row */
+	TRIES = 5,			/* dials that did not help, before REST_MS without one */
+	REST_MS = 300000,
+	REFUSALS = 4,			/* new connections refused in a row, at most */
 	RTT_SLACK_MS = 3,
 };
 
-struct look {				/* of each lane, in bytes per ns while it was busy */
-	double rate[BRAID_LANES_MAX];	/* < 0: it was not seen */
-	bool busy[BRAID_LANES_MAX];
-	double median[BRAID_LANES_MAX];	/* of the lanes that are like it; 0: there are none */
-	double least[BRAID_LANES_MAX], most[BRAID_LANES_MAX];	/* of these */
+struct look {				/* at each lane; rates in bytes per ns while it was busy */
+	double rate[BRAID_LANES_MAX];	/* < 0: not known */
+	bool busy[BRAID_LANES_MAX];	/* for long enough to be judged */
+	double median[BRAID_LANES_MAX];	/* of all lanes like it; 0: there is no other */
+	double least[BRAID_LANES_MAX], most[BRAID_LANES_MAX];	/* of the same lanes */
 };
 
 #define SPAN_NS ((uint64_t)LOOK_MS * BRAID_LOOKS * MS)
@@ -99,7 +99,7 @@ static bool look(struct braid_link *link, unsigned nlanes, uint64_t now, struct 
 	return all >= ENOUGH;
 }
 
-void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_t now)
+void braid_slow_leave(struct braid_lane *lane, double rate, double fastest, uint64_t now)
 {
 	struct braid_link *link = lane->link;
 	struct braid_lane_pace *p = &lane->recover.pace;
@@ -112,19 +112,20 @@ void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_
 		return;
 	braid_lane_set_slow(lane, true);
 	braid_event(BRAID_EVENT_LANE_SLOW, link->number, lane->index, (int64_t)(rate * 8000),
-		    (int64_t)(most * 8000));
+		    (int64_t)(fastest * 8000));
 	atomic_fetch_add(&link->key.dev->slow, 1);
 	braid_info("device %s, peer %s: lane %u is slow: %.3f Gbit/s, where the fastest lane has "
 		   "%.3f; it is dialled again from another port (%u of %u)%s",
-		   link->key.dev->net.name, link->peer, lane->index, rate * 8, most * 8,
+		   link->key.dev->net.name, link->peer, lane->index, rate * 8, fastest * 8,
 		   p->tries + 1, TRIES, last ? ", for the last time for now" : "");
 	p->next_ns = now + (last ? (uint64_t)REST_MS : (uint64_t)PAUSE_MS << p->tries) * MS;
 	p->tries = last ? 0 : p->tries + 1;
 }
 
 /*
- * A lane far slower than the fastest is slow at once, one that is less so when that lasts.  Where
- * half of the lanes or more have the slow path, the median is low, too, so the fastest counts.
+ * A lane below a quarter of the fastest is slow at once; others must stay below the limits for
+ * BRAID_LOOKS looks.  Where half of the lanes or more have the slow path, the median is low, too,
+ * so lanes are also compared with the fastest.
  */
 static bool is_slow(struct braid_lane *lane, const struct look *k, uint64_t now)
 {
@@ -145,8 +146,8 @@ static bool is_slow(struct braid_lane *lane, const struct look *k, uint64_t now)
 }
 
 /*
- * While a lane is very slow, others wait for it, and their rates mean little: so lanes that are
- * several times as fast as the slowest one are judged only once that has another path.
+ * While a lane is very slow, messages wait for it, and the rates of other lanes mean little.  So
+ * lanes several times as fast as the slowest are judged only once that one has another path.
  */
 static void judge(struct braid_link *link, const struct look *k, unsigned nlanes, uint64_t now)
 {
@@ -171,7 +172,7 @@ void braid_slow_tick(struct braid_link *link, uint64_t now)
 		return;
 	link->recover.slow_look_ns = now;
 	for (unsigned i = 0; since > 2 * LOOK_MS * MS && i < nlanes; i++)
-		link->lane[i]->recover.pace.looks = 0;	/* the link was idle, or we were */
+		link->lane[i]->recover.pace.looks = 0;	/* else a rate would span more */
 	if (look(link, nlanes, now, &k))
 		judge(link, &k, nlanes, now);
 }

@@ -8,7 +8,8 @@
  * second is below half of the median of its link's lanes, or an eighth of the fastest, it is
  * dialled again from another port.  It carries data until then, and nothing is lost.
  *
- * Only the dialler dials; the other end asks by a RENEW frame with tag 1, if the peer knows it.
+ * Only the dialler dials.  The other end asks it to by a RENEW frame with tag 1, unless the dialler
+ * is an older build that does not know that tag.
  *
  * Each try that does not help doubles the pause before the next.  After five of them the lane is
  * left alone for minutes: its NIC or the peer may be slow, which no path can mend.
@@ -26,11 +27,11 @@ struct braid_link;
 
 /* Compare the lanes' rates, at most once in a quarter of a second. */
 void braid_slow_tick(struct braid_link *link, uint64_t now);
-/* The lane has that rate in bytes per ns, another has `most`: it is to take another path. */
-void braid_slow_leave(struct braid_lane *lane, double rate, double most, uint64_t now);
+/* Get the lane another path.  It sends at `rate`, another lane at `fastest`, in bytes per ns. */
+void braid_slow_leave(struct braid_lane *lane, double rate, double fastest, uint64_t now);
 /*
- * A slow lane's new socket took so long to connect.  True: its path looks as bad as the old one,
- * whose queue is full, so dial another.
+ * A slow lane's new socket took connect_ms to connect.  True: so long that it probably waited in
+ * the full queue of the same slow path, so dial another.
  */
 bool braid_slow_refuses(struct braid_lane *lane, uint64_t connect_ms);
 

@@ -76,9 +76,8 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 		braid_event(BRAID_EVENT_STALL_OVER, link->number, BRAID_FLIGHT_NONE, 0, 0);
 	link->recover.late = late;
 	braid_unlock(&link->lock);
-	if (report)
-		if (braid_service_hooks.stalled)
-			braid_service_hooks.stalled();
+	if (report && braid_service_hooks.stalled)
+		braid_service_hooks.stalled();
 }
 
 bool braid_stall_is_late(const struct braid_link *link)

@@ -13,7 +13,8 @@
 #include "core/setup/path.h"
 #include "core/setup/service.h"
 
-enum { QUEUED_MS = 200, QUEUED_PART = 4 };	/* a thread that gets its CPU waits less */
+/* Starved: it waited for a CPU for so long, and for so many times as long as it ran. */
+enum { QUEUED_MS = 200, QUEUED_PART = 4 };
 
 static const struct braid_thread not_seen;
 

@@ -61,8 +61,8 @@ enum { BRAID_LOOKS = 4 };
 
 struct braid_lane_pace {		/* core/setup/slow.c */
 	uint64_t bytes[BRAID_LOOKS], busy_ns[BRAID_LOOKS];	/* braid_txq_busy() then */
-	unsigned looks, back;		/* braid_lane_times_back(), and looks since that grew */
-	unsigned slow_looks;		/* in a row at which it was below half of the median */
+	unsigned back, looks;		/* braid_lane_times_back(), and looks since that grew */
+	unsigned slow_looks;		/* in a row, at which it was slow */
 	unsigned tries;			/* dials that did not help */
 	unsigned refused;		/* new connections that looked as slow, in a row */
 	uint64_t well_ns;		/* since then it is not slow; 0: it is */
@@ -94,7 +94,7 @@ struct braid_lane_hand {
 	struct braid_mover *_Atomic by;	/* the thread that it may be handed to; NULL: none */
 	atomic_uint what;		/* the directions that it has: BRAID_HAND_* */
 	atomic_bool due;		/* there may be bytes to send */
-	struct braid_list node;		/* of its lanes */
+	struct braid_list node;		/* in a mover's inbox, or its list of lanes */
 	_Atomic uint64_t offered[2];	/* bytes of large pieces that a thread could have: TX, RX */
 	/* Only the service thread uses these: */
 	struct braid_mover *last;	/* that was `by`, and may still have the lane */

@@ -25,7 +25,8 @@ enum {
 	SPIN_NS = 100000,		/* without movement until a lane is given back */
 	RETRY_NS = 10000,		/* between tries of a lane that takes no more */
 	JOIN_MS = 1000,
-	CPUS_MIN = 4, AUTO_MAX = 8,	/* where their number is measured: CPUs; threads of a NIC */
+	CPUS_MIN = 4,			/* BRAID_THREADS=-1: none where there are fewer CPUs */
+	AUTO_MAX = 8,			/* the same: threads of one NIC, at most */
 };
 
 static struct braid_list all = { &all, &all };	/* the service thread's */
@@ -68,7 +69,7 @@ BRAID_APART bool braid_mover_take(struct braid_lane *lane, unsigned what, size_t
 		atomic_fetch_or(&lane->hand.what, what);
 		if (what == BRAID_HAND_RX)
 			braid_lock_claim(&lane->io);
-		if (braid_list_empty(&lane->hand.node))	/* else it has not dropped it yet */
+		if (braid_list_empty(&lane->hand.node))	/* else m has it still */
 			enlist(m, lane);
 		braid_count(&m->taken, 1);
 	}
@@ -76,7 +77,7 @@ BRAID_APART bool braid_mover_take(struct braid_lane *lane, unsigned what, size_t
 	return ok;
 }
 
-/* Only its mover polls a lane that is in its hands. */
+/* If a mover receives on the lane, the caller is that mover: others don't poll it. */
 bool braid_rx_hand(struct braid_lane *lane)
 {
 	braid_assert_locked(&lane->io);
@@ -315,8 +316,8 @@ static unsigned most_threads(void)
 	return cpus / 2 < AUTO_MAX ? cpus / 2 : AUTO_MAX;
 }
 
-/* Start threads until there are n of them, or as many as can be started. */
-static void have(struct braid_movers *s, unsigned n)
+/* Start threads until there are n of them, or one can't be started. */
+static void start_missing(struct braid_movers *s, unsigned n)
 {
 	int err = 0;
 
@@ -332,7 +333,7 @@ static void have(struct braid_movers *s, unsigned n)
 
 void braid_movers_use(struct braid_movers *s, unsigned n)
 {
-	have(s, n);
+	start_missing(s, n);
 	s->active = n < s->n ? n : s->n;
 }
 
@@ -361,8 +362,8 @@ static struct braid_movers *movers_of(struct braid_dev *dev)
 }
 
 /*
- * From now on the lane is handed to that mover, or to none.  Another one that has it lets go of it
- * first, so that may take until a later call.
+ * From now on the lane is handed to mover `to`, or to none if that is NULL.  While the lane's last
+ * mover still has it, the lane is handed to none: a later call tries again.
  */
 static void assign(struct braid_lane *lane, struct braid_mover *to)
 {
@@ -374,12 +375,12 @@ static void assign(struct braid_lane *lane, struct braid_mover *to)
 	if (!h->last) {
 		braid_list_init(&h->node);
 	} else {
-		bool free;
+		bool dropped;
 
 		braid_lock_wait(&h->last->lock);
-		free = !atomic_load(&h->what) && braid_list_empty(&h->node);
+		dropped = !atomic_load(&h->what) && braid_list_empty(&h->node);
 		braid_unlock(&h->last->lock);
-		if (!free)
+		if (!dropped)
 			return;
 	}
 	if (!to)

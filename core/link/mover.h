@@ -26,9 +26,9 @@
 enum { BRAID_MOVERS_MAX = 16 };		/* of one NIC */
 
 /*
- * Leave that direction to the lane's mover, which has `bytes` to move: with the link's lock held
- * (TX), or io (RX).  True: the mover has it, or had it already.  False: there is no mover, or it is
- * busy for an instant.
+ * Hand a direction of the lane, with `bytes` to move, over to its mover.  The caller holds the
+ * link's lock (TX) or io (RX).  True: the mover has it, now or already.  False: there is none, or
+ * its lock is taken, so the caller moves the bytes.
  */
 bool braid_mover_take(struct braid_lane *lane, unsigned what, size_t bytes);
 
@@ -48,11 +48,14 @@ static inline bool braid_mover_receives(const struct braid_lane *lane)
 
 /* A link that is up: give its lanes the movers that it should have, and start these. */
 void braid_movers_tick(struct braid_link *link, uint64_t now);
-/* End all movers, and wait for that, a second at most.  Then no lane is in their hands. */
+/*
+ * End all movers.  Waits for each for a second at most, and for no other of its NIC once one did
+ * not end.  Then no lane is in the hands of those that ended.
+ */
 void braid_movers_end(void);
 void braid_movers_free(void);		/* after braid_movers_end(), once no lane is used */
 
-/* --- for people ---------------------------------------------------------------------------- */
+/* --- for reports --------------------------------------------------------------------------- */
 
 struct braid_movers_seen {		/* of one NIC */
 	unsigned n, active;		/* threads; of these: in use */

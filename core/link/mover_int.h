@@ -28,17 +28,17 @@ struct braid_mover {
 struct braid_movers_tuning {		/* mover_tune.c */
 	int phase;
 	uint64_t at_ns, moved_ns, next_try_ns, wait_ns;
-	uint64_t moved, offered;	/* bytes since at_ns: all; a thread could have */
+	uint64_t moved, offered;	/* bytes since at_ns: all; those that a thread could move */
 	unsigned before;		/* threads in use before the present trial */
-	double rate;			/* then; bytes per ns */
+	double rate;			/* before that trial, in bytes per ns */
 };
 
 struct braid_movers {			/* of one NIC */
 	struct braid_list node;
 	struct braid_dev *dev;
-	bool failed, lost;		/* a thread did not start, never came back */
+	bool failed, lost;		/* a thread could not be started; one did not end */
 	atomic_uint n;			/* threads */
-	atomic_uint active, most;	/* lanes are handed to so many of these; limit */
+	atomic_uint active, most;	/* lanes are handed to the first so many; limit of n */
 	struct braid_movers_tuning tuning;
 	struct braid_mover mover[];
 };

@@ -2,10 +2,11 @@
 /*
  * mover_tune.c - how many threads move a NIC's lanes, if that is measured (BRAID_THREADS=-1).
  *
- * Threads can only help where the callers' copies are the limit.  Then the kernel always has room
- * for a large piece, or more of a payload that is here: bytes that a thread could have had are
- * counted as offered.  If they are half of what the NIC moves, at a high rate, more threads are
- * tried.  They stay in use only if the rate rises by a tenth in both samples of the trial.
+ * Threads can only help where the callers' copies are the limit.  There the kernel always has room
+ * for a large piece, or has received more of a large payload than they have copied.  The bytes of
+ * such pieces and payloads are counted as *offered*.  If they are half of what the NIC moves, at a
+ * high rate, more threads are tried.  They stay in use only if the rate rises by a tenth in both
+ * samples of the trial.
  */
 #include "core/link/mover.h"
 
@@ -29,7 +30,7 @@ static uint64_t counted(const _Atomic uint64_t *n)
 	return atomic_load_explicit(n, memory_order_relaxed);
 }
 
-/* Counters may miss what another thread adds at this moment: the next call has it. */
+/* Counters may miss what another thread adds at this moment: the next call counts that. */
 static void add(struct braid_movers_tuning *t, struct braid_lane *lane)
 {
 	uint64_t moved = counted(&lane->tx_bytes) + counted(&lane->rx_bytes);

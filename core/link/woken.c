@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * woken.c - links at which the service thread must look, though nothing is due there by the clock.
+ * woken.c - links that the service thread must look at, though nothing is due there by the clock.
  *
- * It sleeps until something is due, and then looks only at the links for which it is.  So whoever
- * changes something that it must act upon wakes the link.
+ * That thread sleeps until something is due, and then looks only at the links for which something
+ * is.  So a thread that changes what the service thread must act upon wakes the link.
  */
 #include "core/link/link_int.h"
 

@@ -2,9 +2,10 @@
 /*
  * slot.c - the slots by which immediate data names a put, in place of the headers of its chunks.
  *
- * The rank that puts gives a BULK operation a slot, which is free again with the operation.  The
- * target keeps what a header would say.  A chunk may come before its operation, on another lane.
- * So each use of a slot has a *turn*, and bytes of the turn that comes next are only counted.
+ * The rank that puts takes a slot for a BULK operation, and frees both together.  The target keeps
+ * for each slot what the headers of its chunks would say.  As a chunk may come before its
+ * operation, on another lane, the uses of a slot are numbered: each has a *turn*.  Bytes of the
+ * next turn are only counted until its operation comes.
  */
 #include "core/rma/rma_int.h"
 
@@ -14,12 +15,12 @@
 #include "core/proto/frame.h"
 
 struct braid_rma_slot {
-	uint8_t turn;			/* of the operation that comes next */
-	bool named;			/* the turn before was */
+	uint8_t turn;			/* of the next operation that names the slot */
+	bool named;			/* one has: context to size are that operation's */
 	uint8_t context;
 	uint32_t window, epoch;
 	uint64_t offset, size;
-	uint64_t early;			/* bytes that came before their operation */
+	uint64_t early;			/* bytes of `turn` that came before its operation */
 };
 
 static uint8_t after(uint8_t turn)

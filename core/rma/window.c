@@ -13,7 +13,7 @@
 #include "core/msg/comms.h"
 #include "core/msg/open.h"
 
-enum { DRAIN_NS = 1000000000, DRAIN_TURNS = 100000 };	/* how long a close waits for bytes */
+enum { DRAIN_NS = 1000000000, DRAIN_TURNS = 100000 };	/* how long a close waits for puts */
 
 /* A link that the communicator has a channel on, pinned. */
 struct links {
@@ -160,7 +160,7 @@ static bool uses(const struct braid_rma_channel *ch, const struct braid_mr *mr)
 	return braid_rma_replies_use(ch, mr);
 }
 
-/* Can NICs write the window, by keys that peers get? */
+/* Do peers get keys by which their NICs can write the window? */
 static bool has_keys(const struct braid_rma_window *w)
 {
 	for (unsigned i = 0; i < w->mr->dev->nmembers; i++) {
@@ -170,7 +170,7 @@ static bool has_keys(const struct braid_rma_window *w)
 	return true;
 }
 
-/* The lanes of the link stand still. */
+/* End all use of the window by one channel, while the link is stopped (braid_link_stop). */
 static void stop_using(struct braid_comm *c, const struct braid_rma_window *w)
 {
 	struct braid_rma_channel *ch = c->channel;
@@ -211,8 +211,8 @@ static void close_on(const struct braid_rma *rma, struct braid_link *link,
 }
 
 /*
- * Let puts whose bytes have been announced end, so that none is cut off in the middle.  Not if a
- * peer has failed, and not for long.
+ * Wait until puts whose bytes have been announced are over, so that none is cut off in the middle;
+ * not for long, and not once a peer has failed.
  */
 static void drain(struct braid_rma *rma, const struct braid_rma_window *w)
 {
@@ -295,9 +295,9 @@ static bool send_closed(const struct braid_rma_channel *ch, uint32_t number)
 }
 
 /*
- * With rma->lock held, so that no window is closed and freed meanwhile.  A number that is left out
- * is that of a closed window, so only the last may have to be named.  Keys that the link has
- * revoked are replaced.
+ * Announce what the channel's peer does not know yet, with rma->lock held, so that no window is
+ * freed meanwhile.  A number left out means a closed window, so only the last may have to be named.
+ * Keys that the link has revoked are replaced.
  */
 static bool send_all(struct braid_rma_channel *ch)
 {

@@ -20,9 +20,9 @@
 
 enum {
 	STEADY_S = 20,			/* at most, until the rate before is steady */
-	BEFORE_MS = 3000,		/* the rate before is of so long */
-	MORE_KIB = 8192,		/* less is no growth: queues fill up to their limits first */
-	CALM_S = 20,			/* after the last flap */
+	BEFORE_MS = 3000,		/* the rate before is measured for so long */
+	MORE_KIB = 8192,		/* of memory; less may be queues that fill up to their limits */
+	CALM_S = 20,			/* after the last flap, at most: until dials are over */
 };
 
 static uint64_t arrived_bytes(const struct run *r)
@@ -34,7 +34,7 @@ static uint64_t arrived_bytes(const struct run *r)
 	return sum;
 }
 
-/* Mbit/s of what arrives at both ends, for so long. */
+/* Mbit/s that arrive at both ends together, over so many ms. */
 static double rate_for(struct run *r, unsigned ms)
 {
 	uint64_t from = now_ns(), bytes = arrived_bytes(r);
@@ -43,7 +43,7 @@ static double rate_for(struct run *r, unsigned ms)
 	return (double)(arrived_bytes(r) - bytes) * 8e3 / (double)(now_ns() - from);
 }
 
-/* The rate before, once lanes have been found. */
+/* The rate before the outage, once the number of lanes has settled. */
 static double rate_before(struct run *r)
 {
 	unsigned steady = 0;
@@ -72,7 +72,7 @@ static void say_rates(const struct run *r)
 			rates_from(&after, i, EACH * RATES_LOOK_MS));
 }
 
-/* Follows the rate until it is back, and stays.  Returns what it is then. */
+/* Follows the rate until it is back to stay.  Returns the rate then. */
 static double rate_after(struct run *r, double before)
 {
 	double most = r->row->heal_s * 10 * r->o->slow, now = 0;
@@ -182,7 +182,7 @@ static struct held count(struct run *r)
 	unsigned asked = ++r->st->heap_ask;
 
 	for (unsigned e = 0; e < ENDS; e++) {
-		while (r->st->end[e].heap_told < asked)
+		while (r->st->end[e].heap_answered < asked)
 			run_wait(r, 1);
 		h.files += entries(r->pid[e], "fd");
 		h.threads += entries(r->pid[e], "task");
@@ -226,7 +226,7 @@ static void most(struct held *h, const struct held *now)
 #undef MOST
 }
 
-/* A lane that has been home keeps its larger queue, and not all have been by then. */
+/* A lane that was home once keeps a larger queue; MORE_KIB allows for lanes that become home late. */
 static bool has_grown(const struct held *then, const struct held *now)
 {
 	return now->files > then->files || now->threads > then->threads || now->streams > then->streams ||
@@ -236,7 +236,7 @@ static bool has_grown(const struct held *then, const struct held *now)
 void play_flaps(struct run *r)
 {
 	unsigned n = r->o->flaps ? (unsigned)r->o->flaps : (unsigned)r->row->arg[0];
-	unsigned half = n / 2;		/* what caches are to hold, they hold by then */
+	unsigned half = n / 2;		/* by then caches are full */
 	struct held then = { 0 }, now = { 0 };
 
 	begins(r);

@@ -66,7 +66,7 @@ struct end {
 	_Atomic bool lacks_fusion;	/* the plugin has no makeVDevice(): skip the run */
 	_Atomic int files;		/* descriptors below this were taken before the plugin came */
 	_Atomic pid_t child[CHILDREN_MAX];
-	_Atomic unsigned heap_told;	/* it has answered so many heap_ask */
+	_Atomic unsigned heap_answered;	/* the last heap_ask that it has answered */
 	_Atomic uint64_t heap;		/* bytes allocated then */
 	char text[256];			/* what is broken, in words */
 	char warn[512];
@@ -115,7 +115,7 @@ struct stage {
 	_Atomic bool abort[ENDS];	/* close, whatever is in flight */
 	_Atomic unsigned fork_ask[ENDS];	/* children to fork in all, each to live fork_ms */
 	_Atomic unsigned fork_ms;
-	_Atomic unsigned heap_ask;	/* the ends are to count what they have allocated */
+	_Atomic unsigned heap_ask;	/* raised: the ends count the bytes that they have allocated */
 	_Atomic unsigned pace;		/* bytes a second that a flow may send; 0: any */
 	_Atomic uint64_t fault_ns;	/* 0: not yet */
 

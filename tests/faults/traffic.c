@@ -185,11 +185,11 @@ static void look_at_heap(struct actor *a)
 	unsigned asked = a->st->heap_ask;
 	struct mallinfo2 m;
 
-	if (a->end->heap_told == asked)
+	if (a->end->heap_answered == asked)
 		return;
 	m = mallinfo2();
 	a->end->heap = m.uordblks + m.hblkhd;
-	a->end->heap_told = asked;
+	a->end->heap_answered = asked;
 }
 
 static void look_at_children(struct actor *a)

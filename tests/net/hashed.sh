@@ -5,9 +5,9 @@
 #	a --- r1 ===== p0 ... p3 ===== r2 --- b
 #
 # r1 and r2 are routers with a multipath route that hashes addresses and ports. Each path is as fast
-# as the hosts' NICs. While data moves, the path that carries most is shaped to a tenth. Braid is to
-# find other paths for its lanes, within 3 s; the test waits for ten times that. `measure` prints rates,
-# as docs/results/slow-path.md has them.
+# as the hosts' NICs. While data moves, the path that carries most is shaped to a tenth of its rate.
+# Braid should find other paths for its lanes within 3 s; the test waits for ten times that.
+# `measure` prints rates, as docs/results/slow-path.md has them.
 # shellcheck source=tests/net/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -16,13 +16,13 @@ r2=braid-$$-r2
 full=400			# Mbit/s of each path, and of the NICs
 trap 'no_hosts "$r1" "$r2"; clean_up' EXIT
 
-# shape NETNS INTERFACE MBIT - what it sends.
+# shape NETNS INTERFACE MBIT - limit what the interface sends.
 shape()
 {
 	ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3mbit" burst 64k limit 512k
 }
 
-# join NETNS INTERFACE ADDRESS NETNS INTERFACE ADDRESS
+# join NETNS INTERFACE ADDRESS NETNS INTERFACE ADDRESS - a veth pair from one to the other.
 join()
 {
 	ip link add "$2" netns "$1" type veth peer name "$5" netns "$4" || return
@@ -63,7 +63,7 @@ paths()
 	shape "$b" nic $full
 }
 
-# sent NETNS INTERFACE - bytes ever.
+# sent NETNS INTERFACE - the bytes that the interface has sent, ever.
 sent()
 {
 	ip netns exec "$1" cat "/sys/class/net/$2/statistics/tx_bytes"
@@ -92,7 +92,7 @@ rates()
 	done'
 }
 
-# mbit FILE AT FROM TO - the average from FROM to TO seconds after AT.
+# mbit RATES AT FROM TO - the average Mbit/s from FROM to TO seconds after the time AT.
 mbit()
 {
 	awk -v from="$(echo "$2 + $3" | bc)" -v to="$(echo "$2 + $4" | bc)" '
@@ -101,8 +101,8 @@ mbit()
 		END { printf "%.0f\n", (t2 > t ? (n2 - n) * 8 / (t2 - t) / 1e6 : 0) }' "$1"
 }
 
-# came FILE AT LEAST - how many seconds after AT a second began in which at least that rate came.
-came()
+# regained RATES AT MBIT - the seconds from the time AT to the first second of at least that rate.
+regained()
 {
 	awk -v at="$2" -v least="$3" '$1 >= at + 0.3 { t[++n] = $1; b[n] = $2 }
 		END {
@@ -130,7 +130,7 @@ moving()
 	sleep $((3 * slow))
 }
 
-# moved - it is over, and what arrived was right.
+# moved - wait for the end of moving; true: what arrived was right.
 moved()
 {
 	wait $talker
@@ -141,15 +141,15 @@ moved()
 	return $rc
 }
 
-# left - lanes were found slow, and got another port.
-left()
+# redialled - lanes were found slow, and got another port.
+redialled()
 {
 	grep -aqhE 'lane [0-9]+ is slow: .* dialled again' "$tmp/err" "$tmp/err.b" &&
 		grep -aqhE 'lane [0-9]+ has another port; it stood still' "$tmp/err" "$tmp/err.b"
 }
 
-# gets_slow ROUTER RATES - the path by which that router sends most becomes slow, for ten times 3 s at
-# most: until nine tenths of the rate before reach the host, and lanes were given other ports.
+# gets_slow ROUTER RATES - make the path slow by which that router sends most; then wait until nine
+# tenths of the rate before reach the host, and lanes have other ports: ten times 3 s at most.
 gets_slow()
 {
 	busy=$(busiest "$1")
@@ -157,7 +157,7 @@ gets_slow()
 	before=$(mbit "$2" "$at" -1.5 0)
 	shape "$1" "$busy" $((full / 10))
 	i=0
-	until after=$(came "$2" "$at" $((before * 9 / 10))) && left; do
+	until regained "$2" "$at" $((before * 9 / 10)) >/dev/null && redialled; do
 		sleep 0.5
 		i=$((i + 1))
 		[ $i -lt $((60 * slow)) ] && continue
@@ -176,7 +176,7 @@ whichever_sends()
 	moved && return $well
 }
 
-# measured LANES INFLIGHT SIZE - a row: Mbit/s at b before, and in the seconds after.
+# measured LANES INFLIGHT SIZE - print a row: Mbit/s at b before, and in the seconds after.
 measured()
 {
 	env_both="BRAID_SOCKET_IFNAME==nic BRAID_LANES=$1 BRAID_DEBUG=info"
@@ -190,7 +190,7 @@ measured()
 	echo "| $1 | $2 | $3 | $before | $(mbit "$tmp/rates.b" "$at" 0 1)" \
 		"| $(mbit "$tmp/rates.b" "$at" 1 2) | $(mbit "$tmp/rates.b" "$at" 2 3)" \
 		"| $(mbit "$tmp/rates.b" "$at" 3 8)" \
-		"| $(came "$tmp/rates.b" "$at" $((before * 9 / 10)) || echo -)" \
+		"| $(regained "$tmp/rates.b" "$at" $((before * 9 / 10)) || echo -)" \
 		"| $(grep -ahc 'is slow: ' "$tmp/err") |"
 }
 

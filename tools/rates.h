@@ -24,7 +24,7 @@ struct rates {
 void rates_add(struct rates *r, uint64_t ns, uint64_t bytes);	/* bytes: ever */
 /* Mbit/s from sample i on, for so long; below 0: not known yet. */
 double rates_from(const struct rates *r, unsigned i, unsigned ms);
-/* True: the rate is back, from sample r->i on.  *ret is the rate, of the last sample that tells. */
+/* True: the rate is back, from sample r->i on.  *ret: the last rate that is known. */
 bool rates_back(struct rates *r, double before, double *ret);
 
 /*

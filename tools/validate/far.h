@@ -27,7 +27,7 @@ enum {					/* flags of the servant's hello */
 	FAR_IPV6 = 2,			/* and IPv6 addresses only */
 	FAR_ANY_ORDER = 4,		/* it tests requests in any order */
 };
-enum { FAR_LATE = 1 };			/* flag of an answer with an error: of a deadline */
+enum { FAR_LATE = 1 };			/* flag of an answer: its error is a missed deadline */
 void both_up(struct validate *v);	/* start the servant, then net_up() */
 void both_up_as(struct validate *v, unsigned flags);
 
@@ -93,10 +93,10 @@ struct stream {
 	bool is_recv;
 	bool ends;			/* the sender's: set it, and the stream ends soon */
 	uint64_t seed, ready, posted, done, end;
-	unsigned last;			/* messages sent that say that it ends */
+	unsigned last;			/* messages sent that announce the end */
 	struct op op[STREAM_SLOTS];
 	struct buf buf[STREAM_SLOTS];
-	uint64_t bytes;			/* whose messages are done */
+	uint64_t bytes;			/* of messages that are done */
 	char bad[256];			/* an error, also in the data; "": none */
 };
 

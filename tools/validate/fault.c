@@ -20,7 +20,7 @@ enum { DEATH_MS = 10000, PROMISED_MS = 100 };
 
 /* -- peers -------------------------------------------------------------------------------- */
 
-/* The other end is killed while `op` waits: the error must come soon, and blame the peer. */
+/* The other end is killed while an operation waits: its error must come soon and blame the peer. */
 static void death(struct validate *v, bool out)
 {
 	struct order die = { .what = FAR_DIE };
@@ -187,7 +187,7 @@ static void half_hello(struct validate *v)
 		setrlimit(what, &l_);						\
 	} while (0)
 
-/* Make pairs until one fails; returns the error. */
+/* Connect pairs of comms until one fails; returns the error. */
 static ncclResult_t pairs_until(struct validate *v, struct pair *p, int most, int *ret_n)
 {
 	ncclResult_t res = ncclSuccess;
@@ -266,7 +266,7 @@ static void little_memory(struct validate *v)
 	if (f)
 		fclose(f);
 	if (!pages)
-		skip(v, "how much this process has can't be told");
+		skip(v, "it is not known how much memory this process has");
 	if (pages > (UINT64_C(1) << 40) / 4096)
 		skip(v, "a sanitizer has taken all address space");
 	LIMIT(RLIMIT_AS, (rlim_t)(pages * 4096 + (16 << 20)));

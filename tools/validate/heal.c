@@ -27,7 +27,7 @@ struct trial {
 	double before, during, after, back_s;
 };
 
-/* An error is no wrong data: NCCL ends the job then. */
+/* An error fails Braid only: other plugins need not survive an outage.  Wrong data fails any. */
 static void ended(struct trial *t, const char *why)
 {
 	const char *plugin = t->v->net->name;

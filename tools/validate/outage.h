@@ -7,7 +7,7 @@
 
 /* A network of the check's own, whose only interface is lo; or the check is skipped. */
 void own_network(struct validate *v);
-bool command(const char *text);		/* of a shell; without its output */
+bool command(const char *text);		/* run it in a shell, without its output; true: status 0 */
 bool lo_down(struct validate *v);	/* in that network */
 bool lo_up(struct validate *v);
 bool port_down(struct validate *v);	/* by the user's commands */

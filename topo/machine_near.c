@@ -21,7 +21,7 @@ static const struct {
 	[BRAID_DISTANCE_PHB] = {"PHB", "through a PCIe host bridge, so through the CPU"},
 	[BRAID_DISTANCE_NODE] = {"NODE", "within a NUMA node, between PCIe host bridges"},
 	[BRAID_DISTANCE_SYS] = {"SYS", "between NUMA nodes"},
-	[BRAID_DISTANCE_UNKNOWN] = {"?", "not told"},
+	[BRAID_DISTANCE_UNKNOWN] = {"?", "not known"},
 };
 
 const char *braid_distance_name(enum braid_distance d)

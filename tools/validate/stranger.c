@@ -8,8 +8,8 @@
 #include "tools/validate/far.h"
 #include "tools/validate/path.h"
 
-/* n strangers send `len` bytes of `said`; then a comm must still come up. */
-static void strangers(struct validate *v, const void *said, size_t len, int n)
+/* n strangers send `len` bytes of `data`; then a comm must still come up. */
+static void strangers(struct validate *v, const void *data, size_t len, int n)
 {
 	union tcp_addr a[4];
 	struct pair p;
@@ -23,7 +23,7 @@ static void strangers(struct validate *v, const void *said, size_t len, int n)
 	step(v, "%d strangers that say %zu bytes", n, len);
 	for (int i = 0; i < n; i++) {
 		fds[i] = tcp_dial(&a[i % ports], 1000);
-		if (fds[i] >= 0 && len && send(fds[i], said, len, MSG_NOSIGNAL) < 0)
+		if (fds[i] >= 0 && len && send(fds[i], data, len, MSG_NOSIGNAL) < 0)
 			continue;	/* the plugin has closed it already */
 	}
 	step(v, "a comm after %d strangers", n);

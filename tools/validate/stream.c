@@ -22,7 +22,7 @@ void stream_end(struct stream *s)
 		buf_free(s->net, &s->buf[i]);
 }
 
-/* A message of one byte is the sender's word that it ends; it sends as many as may be posted. */
+/* One-byte messages announce the end: STREAM_SLOTS of them, one for each receive in flight. */
 static void post(struct stream *s)
 {
 	unsigned i = s->posted % STREAM_SLOTS;

@@ -77,7 +77,21 @@ static void refused(struct validate *v, struct pair *p, uint8_t *wrong, const ch
 	saw(v, "%s: %s", what, res == ncclSuccess ? "no comm" : net_result_name(res));
 }
 
-static void wrong_handle(struct validate *v, int byte, uint8_t bits, const char *what)
+/* Where things are in a handle: docs/dev/wire.md. */
+enum { AT_VERSIONS = 8, AT_TOKEN = 40, TOKEN_SIZE = 32, AT_CHECK = 104 };
+
+/* Make the check right again, so that only what was changed is wrong. */
+static void put_check(uint8_t *handle)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (int i = 0; i < AT_CHECK; i++)
+		h = (h ^ handle[i]) * 0x100000001b3ull;
+	for (int i = 0; i < 8; i++)
+		handle[AT_CHECK + i] = (uint8_t)(h >> 8 * i);
+}
+
+static void wrong_handle(struct validate *v, void (*change)(uint8_t *handle), const char *what)
 {
 	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
 	struct pair p;
@@ -86,49 +100,68 @@ static void wrong_handle(struct validate *v, int byte, uint8_t bits, const char 
 	needs_braid(v);
 	pair_listen(v->net, &p);
 	memcpy(wrong, p.handle, sizeof(wrong));
-	if (byte < 0)
-		memset(wrong, 0, sizeof(wrong));
-	else
-		wrong[byte] ^= bits;
+	change(wrong);
 	refused(v, &p, wrong, what);
 	step(v, "the right handle after that");
 	WAIT_FOR(pair_step(v->net, &p));
 	pair_close(v->net, &p);
 }
 
+static void put_zeros(uint8_t *handle)
+{
+	memset(handle, 0, NCCL_NET_HANDLE_MAXSIZE);
+}
+
 static void zero_handle(struct validate *v)
 {
-	wrong_handle(v, -1, 0, "a handle of zeros");
+	wrong_handle(v, put_zeros, "a handle of zeros");
+}
+
+static void put_versions(uint8_t *handle)
+{
+	memset(handle + AT_VERSIONS, 0xff, 4);		/* the least and the most */
+	put_check(handle);
 }
 
 static void other_version(struct validate *v)
 {
-	wrong_handle(v, 0, 0xff, "a handle of another version");
+	wrong_handle(v, put_versions, "a handle of another version");
 }
 
-static void wrong_cookie(struct validate *v)
+static void put_token(uint8_t *handle)
+{
+	for (int i = 0; i < TOKEN_SIZE; i++)
+		handle[AT_TOKEN + i] ^= 0x55;
+	put_check(handle);
+}
+
+/* Over a link that is up, so that the peer's answer is what counts. */
+static void wrong_token(struct validate *v)
 {
 	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
-	int differ = -1;
-	struct pair p, q;
+	struct pair up, p;
 
 	net_up(v);
 	needs_braid(v);
+	pair_open(v->net, &up);
 	pair_listen(v->net, &p);
-	pair_listen(v->net, &q);
-	/* The last byte in which two listens' handles differ is part of the random cookie. */
-	for (int i = 0; i < NCCL_NET_HANDLE_MAXSIZE; i++)
-		if (p.handle[i] != q.handle[i])
-			differ = i;
-	if (differ < 0)
-		FAIL("nothing in a handle tells two listens apart");
 	memcpy(wrong, p.handle, sizeof(wrong));
-	wrong[differ] ^= 0x55;
-	refused(v, &p, wrong, "a handle with another cookie");
+	put_token(wrong);
+	refused(v, &p, wrong, "a handle with another token");
 	step(v, "the right handle after that");
 	WAIT_FOR(pair_step(v->net, &p));
 	pair_close(v->net, &p);
-	OK(net_close_listen(v->net, q.listen));
+	pair_close(v->net, &up);
+}
+
+static void put_damage(uint8_t *handle)
+{
+	handle[AT_TOKEN] ^= 0x55;
+}
+
+static void damaged_handle(struct validate *v)
+{
+	wrong_handle(v, put_damage, "a handle of which a byte was changed");
 }
 
 const struct vcheck validate_stranger[] = {
@@ -145,7 +178,9 @@ const struct vcheck validate_stranger[] = {
 	{ "connect-version", "A handle of another version is refused",
 	  "All hosts need one version of Braid; braid doctor --nodes compares them", other_version,
 	  V_HERE, 0 },
-	{ "connect-cookie", "A handle that was made up is refused", REPORT, wrong_cookie, V_HERE,
+	{ "connect-cookie", "A handle with another token is refused", REPORT, wrong_token, V_HERE,
+	  0 },
+	{ "connect-damaged", "A handle that was damaged is refused", REPORT, damaged_handle, V_HERE,
 	  0 },
 	{ NULL, NULL, NULL, NULL, 0, 0 },
 };

@@ -129,6 +129,7 @@ static void leave(struct braid_comm *c)
 	if (atomic_load(&rma->failed) == c)
 		atomic_store(&rma->failed, NULL);
 	forget(c);
+	braid_rma_take_back(ch, true);
 	braid_list_for_safe(op, tmp, &ch->ops, node) {
 		braid_list_del(&op->node);
 		braid_list_add_tail(&rma->lost, &op->node);
@@ -140,8 +141,11 @@ static void leave(struct braid_comm *c)
 static void channel_free(struct braid_comm *c)
 {
 	struct braid_rma_channel *ch = c->channel;
+	struct braid_rma_op *op, *tmp;
 
 	leave(c);
+	braid_list_for_safe(op, tmp, &ch->spare, node)
+		free(op);
 	braid_rma_orders_free(ch);
 	free(ch->remote);
 	free(ch->slot);
@@ -320,6 +324,7 @@ int braid_rma_channel_new(struct braid_rma *rma, struct braid_comm *c)
 	ch->rank = BRAID_RMA_NO_RANK;
 	ch->rank_due = true;
 	braid_list_init(&ch->ops);
+	braid_list_init(&ch->spare);
 	braid_list_init(&ch->queue);
 	braid_list_init(&ch->gets);
 	braid_list_init(&ch->replies);

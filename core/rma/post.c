@@ -44,6 +44,9 @@ static struct braid_rma_remote *find(const struct braid_rma_channel *ch, uint32_
 {
 	unsigned low = 0, high = ch->nremote;
 
+	/* As long as the target has closed none. */
+	if (number < high && ch->remote[number].number == number)
+		return &ch->remote[number];
 	while (low < high) {
 		unsigned mid = (low + high) / 2;
 
@@ -222,18 +225,55 @@ static void post_queued(struct braid_rma_channel *ch)
 	braid_hint(&ch->waits, false);
 }
 
-/* Free those that are over, up to the first that is not: test() takes no lock for that. */
-static void free_ops(struct braid_rma_channel *ch)
+void braid_rma_take_back(struct braid_rma_channel *ch, bool all)
 {
+	struct braid_traffic *done = &ch->comm->done;
 	struct braid_rma_op *op, *tmp;
 
+	braid_assert_locked(&ch->comm->link->lock);
 	braid_list_for_safe(op, tmp, &ch->ops, node) {
-		if (!atomic_load_explicit(&op->over, memory_order_acquire))
-			return;
+		if (!atomic_load_explicit(&op->over, memory_order_acquire)) {
+			if (!all)
+				return;
+			continue;
+		}
+		braid_count(&done->messages, 1);
+		braid_count(&done->bytes, op->h.size);
 		braid_list_del(&op->node);
 		braid_rma_slot_free(ch, op);
-		free(op);
+		braid_list_add_tail(ch->spare.next, &op->node);	/* the first: it is in the cache */
 	}
+}
+
+struct braid_rma_op *braid_rma_op_new(struct braid_rma_channel *ch)
+{
+	struct braid_rma_op *op;
+
+	if (ch)
+		braid_rma_take_back(ch, false);
+	if (ch && !braid_list_empty(&ch->spare)) {
+		op = braid_list_entry(ch->spare.next, struct braid_rma_op, node);
+		braid_list_del(&op->node);
+		return op;
+	}
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return NULL;
+	op->ch = ch;
+	braid_list_init(&op->node);
+	braid_list_init(&op->x.node);
+	return op;
+}
+
+/* Forget what became of the operation before. */
+static void clear(struct braid_rma_op *op)
+{
+	atomic_store_explicit(&op->done, false, memory_order_relaxed);
+	atomic_store_explicit(&op->over, false, memory_order_relaxed);
+	atomic_store_explicit(&op->err, 0, memory_order_relaxed);
+	op->sent = op->by_frame = false;
+	op->cut = op->begun = 0;
+	op->reading = 0;
 }
 
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more)
@@ -242,7 +282,7 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 	struct braid_link *link = c->link;
 
 	braid_assert_locked(&link->lock);
-	free_ops(ch);
+	clear(op);
 	op->ch = ch;
 	op->number = ch->posted++;
 	op->at_ns = braid_clock_now(braid_link_is_watched(link));
@@ -265,15 +305,6 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 		braid_hint(&ch->waits, true);
 	}
 	braid_link_send(link, !more);
-}
-
-void braid_rma_finish(struct braid_rma_op *op)
-{
-	struct braid_traffic *done = &op->ch->comm->done;
-
-	atomic_fetch_add_explicit(&done->messages, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&done->bytes, op->h.size, memory_order_relaxed);
-	atomic_store_explicit(&op->over, true, memory_order_release);
 }
 
 enum braid_rma_state braid_rma_state(const struct braid_rma_op *op)

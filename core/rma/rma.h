@@ -98,11 +98,11 @@ struct braid_rma_remote {		/* a window of the target */
 };
 
 struct braid_rma_op {			/* an operation that was posted, as NCCL holds it */
-	struct braid_rma_channel *ch;	/* NULL: not there yet, or freed */
-	struct braid_list node;		/* ch->ops, until it is freed */
+	struct braid_rma_channel *ch;	/* NULL: not there yet */
+	struct braid_list node;		/* ch->ops, until it is taken back; then ch->spare */
 	struct braid_xfer x;		/* its node: in the queue, a link's pending, or gets */
 	atomic_bool done;
-	atomic_bool over;		/* test() has returned done: the channel frees it */
+	atomic_bool over;		/* test() has returned done: the channel takes it back */
 	atomic_int err;			/* done in vain: it makes no sense */
 	bool sent;			/* its frame is queued at home */
 	void *owner;			/* of the caller */
@@ -127,7 +127,8 @@ struct braid_rma_channel {
 	uint32_t next_seq;		/* of its EAGER frames */
 	/* of the rank that posts */
 	uint32_t posted;		/* operations, ever */
-	struct braid_list ops;		/* all that were posted, and are not freed yet */
+	struct braid_list ops;		/* all that were posted, and are not taken back yet */
+	struct braid_list spare;	/* taken back: for the next ones */
 	struct braid_list queue;	/* of these: not sent yet, in order */
 	struct braid_list gets;		/* of these: sent, and waiting for bytes */
 	struct braid_rma_remote *remote;	/* open windows, by number */
@@ -136,7 +137,7 @@ struct braid_rma_channel {
 	uint32_t epoch[BRAID_RMA_CONTEXTS];
 	uint32_t ahead;			/* ORDERED signals since no chunk was on its way */
 	uint32_t next_get;
-	uint64_t slots;			/* of BULK operations that are not freed yet: a bit each */
+	uint64_t slots;			/* of BULK operations not taken back yet: a bit each */
 	uint8_t turn[BRAID_RMA_SLOTS];	/* of the next operation of that slot */
 	bool takes_slots;		/* the target lets immediate data name chunks by them */
 	bool rank_due;
@@ -197,10 +198,18 @@ bool braid_rma_words_move(struct braid_rma *rma);
 /* connect() has returned the channel: from now on the communicator moves it, and closes it. */
 void braid_rma_adopt(struct braid_rma_channel *ch, unsigned rank);
 
-/* Post an operation.  `more`: others follow, so that it may wait for them to leave together. */
+/*
+ * A new operation, whose h, mr and data the caller sets; ch NULL: there is no channel yet.  NULL:
+ * out of memory.
+ */
+struct braid_rma_op *braid_rma_op_new(struct braid_rma_channel *ch);
+/* Post it.  `more`: others follow, so that it may wait for them to leave together. */
 void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool more);
-/* Count a channel's operation that is done; the channel frees it.  Needs no lock. */
-void braid_rma_finish(struct braid_rma_op *op);
+/* The operation is done, and test() returns that: its channel takes it back.  Needs no lock. */
+static inline void braid_rma_finish(struct braid_rma_op *op)
+{
+	atomic_store_explicit(&op->over, true, memory_order_release);
+}
 
 enum braid_rma_state {			/* of an operation */
 	BRAID_RMA_WAITS,		/* for a window of the target's, or for room */

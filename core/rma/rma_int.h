@@ -41,6 +41,11 @@ static inline void braid_rma_keys_due(struct braid_rma_channel *ch)
 
 /* --- post.c ----------------------------------------------------------------------------------- */
 
+/*
+ * Count operations that are over, and keep them to be used again: test() takes no lock for that.
+ * all: also those behind one that is not over.
+ */
+void braid_rma_take_back(struct braid_rma_channel *ch, bool all);
 bool braid_rma_waits(const struct braid_comm *c, struct braid_waiting *ret);
 int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c);
 int braid_rma_closed_came(struct braid_lane *lane, struct braid_comm *c);
@@ -73,7 +78,7 @@ void braid_rma_replies_free(struct braid_rma_channel *ch, bool all);
 
 /* Give a BULK operation a slot, if the target takes slots and one is free: op->h.id. */
 void braid_rma_slot_take(struct braid_rma_channel *ch, struct braid_rma_op *op);
-/* The operation is done, and is about to be freed. */
+/* The operation is over. */
 void braid_rma_slot_free(struct braid_rma_channel *ch, const struct braid_rma_op *op);
 /*
  * An operation that came may name a slot; `epoch`: of its bytes.  *ret_early: the bytes that came

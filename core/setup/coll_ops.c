@@ -12,19 +12,60 @@
 
 enum { LINKS_A_CALL = 4 };		/* links that one progress call moves */
 
-static int op_new(const struct braid_coll *coll, unsigned rank, struct braid_rma_op **ret)
+/* Begin an operation to a rank; with its channel's link locked, if it has a channel (op->ch). */
+static int begin(struct braid_coll *coll, unsigned rank, struct braid_rma_op **ret)
 {
+	struct braid_rma_channel *ch;
+	struct braid_coll_peer *p;
 	struct braid_rma_op *op;
 
 	if (!coll->peer || rank >= coll->rma.nranks)
 		return -EINVAL;
-	op = calloc(1, sizeof(*op));
-	if (!op)
+	p = braid_coll_peer(coll, rank);
+	if (!p)
 		return braid_no_memory("a put");
-	braid_list_init(&op->node);
-	braid_list_init(&op->x.node);
+	ch = atomic_load_explicit(&p->ch, memory_order_acquire);
+	if (ch)
+		braid_lock_wait(&ch->comm->link->lock);
+	op = braid_rma_op_new(ch);
+	if (!op) {
+		if (ch)
+			braid_unlock(&ch->comm->link->lock);
+		return braid_no_memory("a put");
+	}
+	op->owner = p;
 	*ret = op;
 	return 0;
+}
+
+/* Keep an operation until its rank has a channel; if it has one by now: that, its link locked. */
+static struct braid_rma_channel *keep(struct braid_coll *coll, struct braid_rma_op *op)
+{
+	struct braid_coll_peer *p = op->owner;
+	struct braid_rma_channel *ch;
+
+	pthread_mutex_lock(&p->lock);
+	ch = atomic_load(&p->ch);
+	if (!ch)
+		braid_list_add_tail(&p->early, &op->node);
+	pthread_mutex_unlock(&p->lock);
+	if (ch)
+		braid_lock_wait(&ch->comm->link->lock);
+	else
+		braid_coll_peer_connect(coll, p);
+	return ch;
+}
+
+/* Give the operation to its channel, or keep it until there is one. */
+static void post(struct braid_coll *coll, struct braid_rma_op *op, bool more)
+{
+	struct braid_rma_channel *ch = op->ch ? op->ch : keep(coll, op);
+
+	if (!ch)
+		return;
+	braid_rma_post(ch, op, more);
+	braid_unlock(&ch->comm->link->lock);
+	braid_link_touch(ch->comm->link);
 }
 
 /* Is all of it in the local window? */
@@ -33,39 +74,12 @@ static bool is_in(const struct braid_rma_window *w, uint64_t off, uint64_t size)
 	return w && braid_rma_is_in(w->size, off, size);
 }
 
-/* Give the operation to its channel, or keep it until there is one. */
-static int post(struct braid_coll *coll, unsigned rank, struct braid_rma_op *op, bool more)
-{
-	struct braid_coll_peer *p = braid_coll_peer(coll, rank);
-	struct braid_rma_channel *ch;
-
-	if (!p)
-		return braid_no_memory("a put");
-	op->owner = p;
-	ch = atomic_load_explicit(&p->ch, memory_order_acquire);
-	if (!ch) {
-		pthread_mutex_lock(&p->lock);
-		ch = atomic_load(&p->ch);
-		if (!ch)
-			braid_list_add_tail(&p->early, &op->node);
-		pthread_mutex_unlock(&p->lock);
-		if (!ch) {
-			braid_coll_peer_connect(coll, p);
-			return 0;
-		}
-	}
-	braid_lock_wait(&ch->comm->link->lock);
-	braid_rma_post(ch, op, more);
-	braid_unlock(&ch->comm->link->lock);
-	braid_link_touch(ch->comm->link);
-	return 0;
-}
-
 static void op_fill(struct braid_rma_op *op, const struct braid_put *put)
 {
 	struct braid_rma_hdr *h = &op->h;
 
-	h->context = put->order;
+	*h = (struct braid_rma_hdr){ .context = put->order };
+	op->mr = NULL;
 	if (put->size) {
 		op->data = put->src->data + put->src_off;
 		op->mr = put->src->mr;
@@ -96,16 +110,12 @@ int braid_coll_put(struct braid_coll *coll, const struct braid_put *put, struct 
 		return -EINVAL;
 	if (put->rank == coll->rma.rank || (!put->size && !put->word))
 		return braid_coll_put_here(coll, put, ret);
-	err = op_new(coll, put->rank, &op);
+	err = begin(coll, put->rank, &op);
 	if (err)
 		return err;
 	op_fill(op, put);
-	err = post(coll, put->rank, op, put->more);
-	if (err) {
-		free(op);
-		return err;
-	}
 	*ret = op;
+	post(coll, op, put->more);
 	return 0;
 }
 
@@ -118,7 +128,7 @@ int braid_coll_get(struct braid_coll *coll, const struct braid_get *get, struct 
 		return -EINVAL;
 	if (get->rank == coll->rma.rank || !get->size)
 		return braid_coll_get_here(coll, get, ret);
-	err = op_new(coll, get->rank, &op);
+	err = begin(coll, get->rank, &op);
 	if (err)
 		return err;
 	op->h = (struct braid_rma_hdr){
@@ -127,24 +137,17 @@ int braid_coll_get(struct braid_coll *coll, const struct braid_get *get, struct 
 	};
 	op->mr = get->local->mr;
 	op->data = get->local->data + get->local_off;
-	err = post(coll, get->rank, op, get->more);
-	if (err) {
-		free(op);
-		return err;
-	}
 	*ret = op;
+	post(coll, op, get->more);
 	return 0;
 }
 
-/* Free a request that is done; the error with which it was. */
+/* Give back a request that is done: 1, or the error with which it was. */
 static int finish(struct braid_rma_op *op)
 {
 	int err = atomic_load(&op->err);
 
-	if (op->ch)
-		braid_rma_finish(op);
-	else
-		free(op);
+	braid_rma_finish(op);
 	return err ? err : 1;
 }
 

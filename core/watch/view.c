@@ -152,7 +152,7 @@ static void add_message(struct braid_view *view, const struct braid_view_message
 		view->msg[view->nmsgs++] = *m;
 }
 
-/* A channel of one-sided operations. */
+/* A channel of one-sided operations.  Those that are over are counted once it takes them back. */
 static void view_channel(const struct braid_comm *c, uint64_t now, struct braid_view *view)
 {
 	static const enum braid_view_state states[] = {
@@ -174,8 +174,12 @@ static void view_channel(const struct braid_comm *c, uint64_t now, struct braid_
 			.size = op->h.size, .done = op->cut, .age_ns = braid_since(op->at_ns, now),
 		};
 
-		if (!atomic_load(&op->over))
+		if (atomic_load(&op->over)) {
+			view->open[1].messages++;
+			view->open[1].bytes += op->h.size;
+		} else {
 			add_message(view, &m);
+		}
 	}
 }
 

@@ -131,13 +131,14 @@ uint64_t word_at(const struct win *w, uint64_t offset)
 
 struct braid_rma_op *post(struct braid_rma_hdr h, void *data)
 {
-	struct braid_rma_op *op = calloc(1, sizeof(*op));
 	struct braid_link *link = ca->comm->link;
+	struct braid_rma_op *op;
 
+	braid_lock_wait(&link->lock);
+	op = braid_rma_op_new(ca);
 	op->h = h;
 	op->data = data;
 	op->mr = data ? &local_mr : NULL;
-	braid_lock_wait(&link->lock);
 	braid_rma_post(ca, op, false);
 	braid_unlock(&link->lock);
 	return op;

@@ -452,7 +452,7 @@ tests_unit_test_coll_here_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps) \
 	-Wl,--wrap=braid_gpucopy_begin,--wrap=braid_gpucopy_move \
 	-Wl,--wrap=braid_gpucopy_end,--wrap=braid_mr_flush
 tests_unit_test_coll_ops_SOURCES = tests/unit/test_coll_ops.c $(coll_sources)
-tests_unit_test_coll_ops_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps)
+tests_unit_test_coll_ops_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps) -Wl,--wrap=calloc
 tests_unit_test_setup_coll_SOURCES = tests/unit/test_setup_coll.c $(coll_sources)
 tests_unit_test_setup_coll_LDFLAGS = $(AM_LDFLAGS) $(coll_wraps)
 fakegpu_sources = tests/lib/fakegpu.c tests/lib/fakegpu.h

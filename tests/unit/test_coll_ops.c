@@ -8,7 +8,17 @@
 
 enum { D = BRAID_RMA_DATA, BU = BRAID_RMA_BULK, S = BRAID_RMA_SIGNAL, O = BRAID_RMA_ORDERED };
 
-static char mine[BIG], theirs[BIG];
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+static bool no_memory;
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_memory ? NULL : __real_calloc(n, size);
+}
+
+static char mine[BIG], theirs[BIG] __attribute__((aligned(8)));
 static struct braid_rma_window *wa, *wb, *ga;	/* ga: of a GPU */
 
 static int setup_windows(void **state)
@@ -130,7 +140,7 @@ static void before_connect_there_is_nobody_to_put_to(void **state)
 	braid_coll_close_listen(other);
 }
 
-/* The channel frees them with the next one, or when it is closed. */
+/* The channel takes them back with the next one, or when it is closed. */
 static void assert_all_over(void)
 {
 	const struct braid_rma_op *op;
@@ -165,7 +175,7 @@ static void puts_signals_and_gets_of_any_size_arrive(void **state)
 	assert_all_over();
 }
 
-static void an_operation_in_vain_returns_its_error_once_and_is_freed(void **state)
+static void an_operation_in_vain_returns_its_error_once(void **state)
 {
 	(void)state;
 	open_window(A, mine, 8);
@@ -174,6 +184,23 @@ static void an_operation_in_vain_returns_its_error_once_and_is_freed(void **stat
 	assert_all_over();
 	assert_int_equal(settle(A, put((struct braid_put){ .word = wa, .value = 1 })), 1);
 	assert_int_equal(braid_coll_error(coll[A]), 0);
+}
+
+static void an_operation_that_is_over_serves_again(void **state)
+{
+	const struct braid_put p = { .rank = 1, .word = wa, .value = 1 };
+	struct braid_rma_op *first = put(p), *second, *op;
+
+	(void)state;
+	assert_int_equal(settle(A, first), 1);
+	no_memory = true;
+	second = put(p);
+	assert_ptr_equal(second, first);
+	assert_int_equal(braid_coll_put(coll[A], &p, &op), -ENOMEM);
+	no_memory = false;
+	assert_int_equal(settle(A, second), 1);
+	assert_int_equal(settle(A, put(p)), 1);
+	assert_int_equal(*(uint64_t *)(void *)theirs, 3);
 }
 
 static void progress_receives_for_a_rank_that_posts_nothing(void **state)
@@ -232,7 +259,8 @@ int main(void)
 		OPS(a_get_to_beyond_its_window_is_refused),
 		OPS(before_connect_there_is_nobody_to_put_to),
 		OPS(puts_signals_and_gets_of_any_size_arrive),
-		OPS(an_operation_in_vain_returns_its_error_once_and_is_freed),
+		OPS(an_operation_in_vain_returns_its_error_once),
+		OPS(an_operation_that_is_over_serves_again),
 		OPS(progress_receives_for_a_rank_that_posts_nothing),
 		OPS(an_operation_that_waits_for_its_window_leaves_with_a_later_call),
 		OPS(a_channel_that_fails_is_told_by_each_call),

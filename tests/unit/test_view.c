@@ -19,7 +19,7 @@
 #include "core/setup/links.h"
 #include "core/watch/report.h"
 #include "core/watch/view.h"
-#include "tests/lib/comms.h"
+#include "tests/lib/channel.h"
 
 enum { LARGE = 100000, WRITERS = 4 };
 
@@ -333,6 +333,30 @@ static void whole_events(void **state)
 		pthread_join(th[i], NULL);
 }
 
+/* A channel counts them late, when it takes them back. */
+static void puts_count(void **state)
+{
+	const struct braid_rma_hdr put = { .what = BRAID_RMA_DATA, .size = 8 };
+	const struct braid_rma_hdr get = { .what = BRAID_RMA_GET, .size = 8 };
+	struct braid_rma_op *op;
+
+	(void)state;
+	win_here(64);
+	op = post(put, from);
+	assert_int_equal(seen(0)->open[1].messages, 0);
+	assert_int_equal(op_run(op), 0);
+	assert_int_equal(seen(0)->open[1].messages, 1);
+	post(get, to);				/* it is not answered */
+	op = post(put, from);
+	assert_int_equal(seen(0)->open[1].messages, 1);
+	assert_int_equal(op_end(op), 0);
+	assert_int_equal(seen(0)->open[1].messages, 2);
+	assert_int_equal(view.open[1].bytes, 16);
+	braid_comm_close(cs);
+	assert_int_equal(seen(0)->closed[1].messages, 2);
+	assert_int_equal(view.closed[1].bytes, 16);
+}
+
 #define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, up, down)
 
 int main(void)
@@ -346,6 +370,7 @@ int main(void)
 		WITH_PAIR(somebody_has_the_lock),
 		WITH_PAIR(json),
 		WITH_PAIR(no_links),
+		CHANNEL(puts_count),
 		cmocka_unit_test(last_events),
 		cmocka_unit_test(whole_events),
 	};

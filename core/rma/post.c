@@ -40,13 +40,12 @@ static BRAID_APART enum look in_vain(struct braid_rma_op *op, const char *what, 
 	return LOOK_VAIN;
 }
 
-static struct braid_rma_remote *find(const struct braid_rma_channel *ch, uint32_t number)
+/* NULL: it is not among them. */
+static BRAID_APART struct braid_rma_remote *search(const struct braid_rma_channel *ch,
+						   uint32_t number)
 {
 	unsigned low = 0, high = ch->nremote;
 
-	/* As long as the target has closed none. */
-	if (number < high && ch->remote[number].number == number)
-		return &ch->remote[number];
 	while (low < high) {
 		unsigned mid = (low + high) / 2;
 
@@ -58,9 +57,16 @@ static struct braid_rma_remote *find(const struct braid_rma_channel *ch, uint32_
 	return low < ch->nremote && ch->remote[low].number == number ? &ch->remote[low] : NULL;
 }
 
+/* Its number is its place, as long as the target has closed none before it. */
+static inline struct braid_rma_remote *find(const struct braid_rma_channel *ch, uint32_t number)
+{
+	return number < ch->nremote && ch->remote[number].number == number ?
+		       &ch->remote[number] : search(ch, number);
+}
+
 /* Find the target's window, and check that these bytes are in it. */
-static enum look look(struct braid_rma_op *op, uint32_t window, uint64_t at, uint64_t size,
-		      struct braid_rma_remote **ret)
+static inline enum look look(struct braid_rma_op *op, uint32_t window, uint64_t at, uint64_t size,
+			     struct braid_rma_remote **ret)
 {
 	struct braid_rma_remote *r = find(op->ch, window);
 

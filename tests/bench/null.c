@@ -3,15 +3,18 @@
  * null.c - what a small message costs apart from the network: isend, irecv and two tests, both
  * ends in one thread, over the null transport that hands frames across at once.
  *
- * Usage: null [SECONDS].  For bursts of 1, 8 and 32 messages it prints the median, the least and
- * the 90th percentile of the nanoseconds per message, over samples of some thousand messages
- * each.  The goal is 100 ns for both ends together.
+ * Usage: null [SECONDS [put]].  For bursts of 1, 8 and 32 messages it prints the median, the least
+ * and the 90th percentile of the nanoseconds per message, over samples of some thousand messages
+ * each.  The goal is 100 ns for both ends together.  With `put` a message is a put with a signal
+ * and its test; its target makes a call after each burst.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/rma/rma.h"
+#include "core/setup/coll_int.h"
 #include "tests/lib/pair.h"
 #include "tests/lib/req.h"
 
@@ -51,8 +54,8 @@ static void wait_for(struct braid_req *req)
 	}
 }
 
-/* n messages at a time: receives posted, sends posted, all tested. */
-static void burst(unsigned n)
+/* n at a time: receives posted, sends posted, all tested. */
+static void messages(unsigned n)
 {
 	static char from[SIZE], to[32][SIZE];
 	struct braid_req *s[32], *r[32];
@@ -79,6 +82,88 @@ static void burst(unsigned n)
 		wait_for(r[i]);
 }
 
+/* --- puts with signals: rank 0 puts, rank 1 is the target ---------------------------------- */
+
+static struct braid_coll coll[2];
+static struct braid_coll_peer target;
+static _Atomic(struct braid_coll_peer *) peers[2] = { NULL, &target };
+static struct braid_mr mr[2];
+static struct braid_rma_window bytes[2], words[2];
+static _Atomic uint64_t word[2];
+
+static void open_window(unsigned rank, struct braid_rma_window *w, void *data, size_t size)
+{
+	w->data = data;
+	w->size = size;
+	w->mr = &mr[rank];
+	mr[rank].dev = &pair.dev[rank];
+	if (braid_rma_window_open(&coll[rank].rma, w))
+		die("a window");
+}
+
+static void make_rank(unsigned rank, struct braid_comm *c)
+{
+	static char data[2][32 * SIZE];
+	struct braid_coll *co = &coll[rank];
+
+	braid_rma_start(&co->rma, &pair.dev[rank]);
+	co->rma.nranks = 2;
+	co->rma.rank = rank;
+	co->peer = peers;
+	braid_lock_wait(&c->link->lock);
+	if (braid_rma_channel_new(&co->rma, c))
+		die("a channel");
+	if (!rank)
+		braid_rma_adopt(c->channel, 1);
+	braid_unlock(&c->link->lock);
+	open_window(rank, &bytes[rank], data[rank], sizeof(data[rank]));
+	open_window(rank, &words[rank], &word[rank], sizeof(word[rank]));
+}
+
+static void make_ranks(void)
+{
+	make_rank(0, cs);
+	make_rank(1, cr);
+	atomic_store(&target.ch, cs->channel);
+	null_settle(&pair);			/* rank 0 knows the windows */
+}
+
+static void end_put(struct braid_rma_op *op)
+{
+	int res;
+
+	while (!(res = braid_coll_test(&coll[0], op))) {	/* the target must acknowledge */
+		if (braid_coll_progress(&coll[1]))
+			die("progress");
+	}
+	if (res < 0)
+		die("a put failed");
+}
+
+/* n at a time: puts posted, all tested, and the word seen. */
+static void puts_n(unsigned n)
+{
+	struct braid_rma_op *op[32];
+	uint64_t before = word[1];
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct braid_put p = {
+			.rank = 1, .src = &bytes[0], .src_off = i * SIZE, .dst = &bytes[0],
+			.dst_off = i * SIZE, .size = SIZE, .word = &words[0], .value = 1,
+			.strong = true, .more = i + 1 < n,
+		};
+
+		if (braid_coll_put(&coll[0], &p, &op[i]))
+			die("a put");
+	}
+	for (unsigned i = 0; i < n; i++)
+		end_put(op[i]);
+	if (braid_coll_progress(&coll[1]) || word[1] != before + n)
+		die("a signal is missing");
+}
+
+/* --- measuring ------------------------------------------------------------------------------ */
+
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -86,7 +171,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void measure(unsigned n, double seconds)
+static void measure(void (*burst)(unsigned n), unsigned n, double seconds)
 {
 	static double ns[SAMPLES_MAX];
 	double end = now_ns() + seconds * 1e9;
@@ -109,13 +194,16 @@ int main(int argc, char **argv)
 {
 	const struct null_config config = { .window = 512 << 10 };
 	double seconds = argc > 1 ? atof(argv[1]) : 1;
+	void (*burst)(unsigned n) = argc > 2 ? puts_n : messages;
 
 	null_pair_init(&pair, &config);
 	null_comms(&pair, 0, &cs, &cr);
-	measure(1, seconds / 10);		/* warm up */
-	measure(1, seconds);
-	measure(8, seconds);
-	measure(32, seconds);
+	if (argc > 2)
+		make_ranks();
+	measure(burst, 1, seconds / 10);		/* warm up */
+	measure(burst, 1, seconds);
+	measure(burst, 8, seconds);
+	measure(burst, 32, seconds);
 	null_pair_fini(&pair);
 	return 0;
 }

@@ -746,7 +746,7 @@ tests_ucx_libucp_la_LIBADD = -ldl
 ucx_programs = tests/ucx/test_tcp
 endif
 
-# A measurement, not a test: tests/bench/null [SECONDS].
+# A measurement, not a test: tests/bench/null [SECONDS [put]].
 check_PROGRAMS += tests/bench/null
 if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests) $(abi_tests) $(rdma_programs) $(ucx_programs)

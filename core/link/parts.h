@@ -150,7 +150,7 @@ struct braid_link_tries {		/* core/setup/tries.c: rounds over the ways to the pe
 };
 
 struct braid_link_tick {		/* core/setup/watched.c; core/setup/due.c: */
-	uint64_t used_ns;		/* when calls were last seen; 0: trimmed since */
+	uint64_t used_ns;		/* when its queues last took memory; 0: trimmed since */
 	struct braid_list node;		/* of the busy links, or of a slot */
 	bool rests;
 	unsigned long seen;		/* data calls, at the last tick */

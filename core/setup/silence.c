@@ -33,6 +33,7 @@ enum {
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
 	LINKS_A_SECOND = 256,		/* at rest that send ALIVE; more links: each less often */
 	TIMEOUT_PART = 4,		/* at most this part of BRAID_PEER_TIMEOUT */
+	TRIM_FRAMES = 128,		/* after so many, a link at rest gives memory back */
 };
 
 void braid_silence_start(struct braid_link *link, uint64_t now)
@@ -289,6 +290,8 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 		link->recover.rest_s = h.n;
 		link->recover.slept = false;
 	}
+	if (q->f_head / TRIM_FRAMES != link->recover.sent / TRIM_FRAMES)
+		link->tick.used_ns = now;
 	link->recover.sent = q->f_head;
 	braid_unlock(&link->lock);
 }

@@ -23,7 +23,7 @@
 #include "topo/ips.h"
 
 enum {
-	BACKLOG = 4096,			/* Linux's limit unless net.core.somaxconn says another */
+	BACKLOG = 65535,		/* so net.core.somaxconn is: 4,096, unless it was set */
 	ACCEPTS = 128,			/* in one round, so that a flood does not keep the thread */
 	PAUSE_MS = 100,			/* out of descriptors: how long to accept nothing */
 	FULL_MS = 10,			/* the same while too many handshakes are under way */

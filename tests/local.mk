@@ -626,6 +626,7 @@ tests_sim_node_la_LDFLAGS = $(AM_LDFLAGS) $(NO_LTO:%=-XCClinker %) \
 	-Wl,--wrap=sched_yield,--wrap=pthread_mutex_lock,--wrap=pthread_detach \
 	-Wl,--wrap=pthread_atfork,--wrap=getpid,--wrap=gethostname \
 	-Wl,--wrap=braid_tries_patience,--wrap=braid_rma_end_epoch,--wrap=braid_slow_tick \
+	-Wl,--wrap=braid_reap_link \
 	$(core_module)
 tests_sim_node_la_LIBADD = $(SODIUM_MODULE_LIBS)
 EXTRA_tests_sim_node_la_DEPENDENCIES = libbraid-core.a
@@ -641,6 +642,7 @@ tests_sim_test_sim_SOURCES = \
 	tests/sim/sim_rma.h \
 	tests/sim/sim_rma_plan.c \
 	tests/sim/sim_run.c \
+	tests/sim/sim_scale.c \
 	tests/sim/test_sim.c
 tests_sim_test_sim_LDADD = -ldl
 

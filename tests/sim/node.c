@@ -15,6 +15,7 @@
 #include "core/link/state.h"
 #include "core/proto/aead.h"
 #include "core/rma/rma_int.h"
+#include "core/setup/reap.h"
 #include "core/setup/slow.h"
 
 static const struct sim_host *host;
@@ -31,6 +32,8 @@ pid_t __wrap_getpid(void);
 int __wrap_gethostname(char *name, size_t len);
 uint64_t __wrap_braid_tries_patience(void);
 void __wrap_braid_slow_tick(struct braid_link *link, uint64_t now);
+bool __real_braid_reap_link(struct braid_link *link, uint64_t now);
+bool __wrap_braid_reap_link(struct braid_link *link, uint64_t now);
 int __real_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
 			       const struct braid_rma_hdr *h);
 int __wrap_braid_rma_end_epoch(struct braid_rma_channel *ch, struct braid_rma_order *o,
@@ -102,6 +105,13 @@ void __wrap_braid_slow_tick(struct braid_link *link, uint64_t now)
 
 	if (slow >= 0 && braid_lane_up(link->lane[slow]))
 		braid_slow_leave(link->lane[slow], 0, 0, now);
+}
+
+/* With this the service thread begins to look at a link. */
+bool __wrap_braid_reap_link(struct braid_link *link, uint64_t now)
+{
+	host->looks();
+	return __real_braid_reap_link(link, now);
 }
 
 int __wrap_gethostname(char *name, size_t len)

@@ -40,6 +40,7 @@ struct sim_host {
 	int (*pid)(void);
 	bool (*plant)(enum sim_plant which);	/* have that fault now? */
 	int (*slow_lane)(unsigned nlanes);	/* the lane whose path is slow; -1: none */
+	void (*looks)(void);		/* the service thread looks at a link */
 };
 
 struct sim_node {

@@ -9,6 +9,7 @@
  *	sim_rma.c	communicators with one-sided operations, and their model
  *	sim_rma_plan.c	what they do
  *	sim_outage.c	outages of hours
+ *	sim_scale.c	one process with thousands of links
  *	sim_net.c	virtual sockets: TCP as its users can see it
  *	sim_os.c	struct braid_os over them
  *	sim_run.c	the clock, threads as coroutines, processes
@@ -44,7 +45,7 @@
 enum {
 	SIM_PROCS = 3,			/* processes at a time */
 	SIM_RAILS = 2,			/* networks between them, each with a device of its own */
-	SIM_FILES = 512,		/* descriptors of a process */
+	SIM_FILES = 32768,		/* descriptors of a process */
 };
 
 /* --- chance -------------------------------------------------------------------------------- */
@@ -75,10 +76,12 @@ struct sim_proc {
 	struct braid_dev *dev;		/* the device that it uses, one of these */
 	const struct sim_node *node;
 	struct sim_file *file[SIM_FILES];
+	int files, free_file;		/* all that are open are below this, and not below that */
 	struct braid_list cos;
 	struct braid_list blocks;	/* memory that the product holds */
 	unsigned short_in;		/* so many allocations from now one fails; 0: none does */
 	unsigned slow_paths;		/* lanes that are still to be found slow */
+	uint64_t rounds, looks;		/* of the service thread: its rounds, and the links it looked at */
 };
 
 struct sim {
@@ -150,6 +153,8 @@ void sim_proc_exit(struct sim_proc *p);
 void sim_proc_kill(struct sim_proc *p);
 void sim_proc_stop(struct sim_proc *p);
 void sim_proc_cont(struct sim_proc *p);
+/* What the process has allocated, and how much of it is in memory: bytes. */
+void sim_proc_memory(const struct sim_proc *p, uint64_t *ret_allocated, uint64_t *ret_resident);
 /* Prints the last lines of the processes' logs to stderr. */
 void sim_log_tell(void);
 
@@ -269,7 +274,26 @@ uint64_t sim_outage_begin(void);
 /* Judges that run. */
 void sim_outage_end(void);
 
+/* --- sim_scale.c --------------------------------------------------------------------------- */
+
+struct sim_scale {			/* what `links` links cost the process that has them */
+	unsigned links, idle_s;
+	double descriptors;		/* for each link */
+	double allocated, resident;	/* bytes for each link at rest */
+	struct sim_work {		/* of its service thread */
+		double rounds;		/* a second of the virtual clock */
+		double looks;		/* at a link, a second and link */
+		double looks_a_flap;	/* beyond those at rest */
+	} idle, flaps;
+};
+/* Makes r->links links, which rest for r->idle_s and flap.  0 if that went well, as sim_seed(). */
+int sim_scale(struct sim_scale *r);
+
 /* --- sim_plan.c ---------------------------------------------------------------------------- */
+
+/* Starts a process, as sim_proc_start(), with the place's devices; params: NULL: the defaults. */
+void sim_place_start(unsigned i, const struct braid_params *params, unsigned rails,
+		     void *(*fn)(void *));
 
 /* Runs one seed.  0 if it passed, else sim.failure says why. */
 int sim_seed(uint64_t seed);

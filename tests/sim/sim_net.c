@@ -157,7 +157,11 @@ uint32_t file_ready(const struct sim_file *f)
 
 void file_wake(struct sim_file *f)
 {
-	if (f && f->ep && f->ep->waiter && file_ready(f))
+	if (!f || !f->ep || !file_ready(f))
+		return;
+	if (braid_list_empty(&f->ready_node))
+		braid_list_add_tail(&f->ep->ready, &f->ready_node);
+	if (f->ep->waiter)
 		sim_wake(f->ep->waiter);
 }
 
@@ -432,7 +436,9 @@ static void end_close(struct end *e)
 
 uint16_t port_new(unsigned place)
 {
-	return htons((uint16_t)(PORTS + SIM_PROCS * next_port++ + place));
+	unsigned n = next_port++ % ((PORTS_END - PORTS) / SIM_PROCS);
+
+	return htons((uint16_t)(PORTS + SIM_PROCS * n + place));
 }
 
 /* A port number names its place, even after that process has ended. */
@@ -447,7 +453,7 @@ struct sim_file *file_new(enum kind kind)
 {
 	struct sim_proc *p = sim_proc();
 	struct sim_file *f;
-	int fd = 3;
+	int fd = p->free_file;
 
 	while (fd < SIM_FILES && p->file[fd])
 		fd++;
@@ -455,6 +461,9 @@ struct sim_file *file_new(enum kind kind)
 		errno = EMFILE;
 		return NULL;
 	}
+	p->free_file = fd + 1;
+	if (fd >= p->files)
+		p->files = fd + 1;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		abort();
@@ -462,6 +471,8 @@ struct sim_file *file_new(enum kind kind)
 	f->proc = p;
 	f->fd = fd;
 	braid_list_init(&f->ep_node);
+	braid_list_init(&f->ready_node);
+	braid_list_init(&f->ready);
 	braid_list_init(&f->listen_node);
 	braid_list_init(&f->watched);
 	p->file[fd] = f;
@@ -472,7 +483,7 @@ struct sim_file *file_new(enum kind kind)
 struct sim_file *file_of(int fd)
 {
 	struct sim_proc *p = sim_proc();
-	struct sim_file *f = fd >= 0 && fd < SIM_FILES ? p->file[fd] : NULL;
+	struct sim_file *f = fd >= 0 && fd < p->files ? p->file[fd] : NULL;
 
 	if (!f)
 		sim_fail("process %u.%u uses descriptor %d, which is not open", p->index, p->life, fd);
@@ -482,6 +493,7 @@ struct sim_file *file_of(int fd)
 void unwatch(struct sim_file *f)
 {
 	braid_list_del(&f->ep_node);
+	braid_list_del(&f->ready_node);
 	f->ep = NULL;
 	f->armed = false;
 }
@@ -501,6 +513,9 @@ void file_close(struct sim_file *f)
 	if (f->end)
 		end_close(f->end);
 	f->proc->file[f->fd] = NULL;
+	if (f->fd < f->proc->free_file)
+		f->proc->free_file = f->fd;
+	free(f->queue);
 	free(f);
 }
 
@@ -508,14 +523,14 @@ unsigned sim_net_open_files(const struct sim_proc *p)
 {
 	unsigned n = 0;
 
-	for (int fd = 0; fd < SIM_FILES; fd++)
+	for (int fd = 0; fd < p->files; fd++)
 		n += p->file[fd] != NULL;
 	return n;
 }
 
 void sim_net_close_all(struct sim_proc *p)
 {
-	for (int fd = 0; fd < SIM_FILES; fd++) {
+	for (int fd = 0; fd < p->files; fd++) {
 		if (p->file[fd])
 			file_close(p->file[fd]);
 	}
@@ -558,7 +573,7 @@ void sim_net_move(unsigned proc, unsigned rail)
 	struct sim_proc *p = &sim.proc[proc];
 
 	sim_event("move", proc, rail, ++moves[proc][rail]);
-	for (int fd = 0; fd < SIM_FILES; fd++) {
+	for (int fd = 0; fd < p->files; fd++) {
 		struct sim_file *f = p->file[fd];
 
 		if (f && f->kind == FILE_ADDRS) {

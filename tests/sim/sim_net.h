@@ -5,7 +5,7 @@
 
 #include "tests/sim/sim.h"
 
-enum { RTO_MIN_MS = 200, BACKLOG_MAX = 1024, PORTS = 3000 };
+enum { RTO_MIN_MS = 200, BACKLOG_MAX = 1024, PORTS = 3000, PORTS_END = 65535 };
 
 enum kind { FILE_TCP, FILE_LISTEN, FILE_EPOLL, FILE_EVENT, FILE_ADDRS };
 
@@ -49,17 +49,18 @@ struct sim_file {
 	struct sim_file *ep;
 	struct epoll_event ev;
 	bool armed;
-	struct braid_list ep_node;
+	struct braid_list ep_node, ready_node;
 	/* FILE_TCP */
 	union braid_netdev_addr bound;
 	struct end *end;
 	unsigned user_timeout_ms, rto_max_ms;
 	/* FILE_LISTEN */
 	struct braid_list listen_node;
-	struct conn *queue[BACKLOG_MAX];
+	struct conn **queue;
 	unsigned nqueue, backlog;
 	/* FILE_EPOLL */
 	struct braid_list watched;
+	struct braid_list ready;	/* those of them that may be ready */
 	struct sim_co *waiter;
 	/* FILE_EVENT, FILE_ADDRS: changes of our addresses */
 	uint64_t count;
@@ -86,7 +87,7 @@ struct sim_file *file_new(enum kind kind);
 struct sim_file *file_of(int fd);	/* an open one, or the run fails */
 void file_close(struct sim_file *f);
 uint32_t file_ready(const struct sim_file *f);	/* events, as of epoll */
-void file_wake(struct sim_file *f);	/* wakes a thread that waits for it in epoll */
+void file_wake(struct sim_file *f);	/* it may be ready: wakes a thread that waits in epoll */
 void unwatch(struct sim_file *f);	/* takes it out of its epoll set */
 uint16_t port_new(unsigned place);
 unsigned port_place(uint16_t port);

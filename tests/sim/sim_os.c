@@ -12,12 +12,16 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44
 #endif
 
-enum { SABOTAGE = 1000 };		/* change a byte only if more bytes are left to send */
+enum {
+	SABOTAGE = 1000,		/* change a byte only if more bytes are left to send */
+	DUE_MAX = 64,			/* of so many ready files one is chosen */
+};
 
 static int fail(int err)
 {
@@ -126,6 +130,9 @@ static int os_listen(int fd, int backlog)
 		return fail(EBADF);
 	f->kind = FILE_LISTEN;
 	f->backlog = (unsigned)backlog < BACKLOG_MAX ? (unsigned)backlog : BACKLOG_MAX;
+	f->queue = calloc(f->backlog, sizeof(f->queue[0]));
+	if (!f->queue)
+		abort();
 	if (!f->bound.in.sin_port)
 		f->bound.in.sin_port = port_again(place) ? last_port[place] : port_new(place);
 	last_port[place] = f->bound.in.sin_port;
@@ -465,32 +472,37 @@ static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	return 0;
 }
 
-/* Sets *ret to the n-th file that is ready, if so many are.  Returns how many are ready. */
-static unsigned epoll_due(struct sim_file *e, unsigned n, struct sim_file **ret)
+/* Fills `ret` with the first files that are ready.  Returns how many. */
+static unsigned epoll_due(struct sim_file *e, struct sim_file *ret[DUE_MAX])
 {
 	unsigned due = 0;
-	struct sim_file *f;
+	struct sim_file *f, *tmp;
 
-	braid_list_for(f, &e->watched, ep_node) {
-		if (file_ready(f) && due++ == n)
-			*ret = f;
+	braid_list_for_safe(f, tmp, &e->ready, ready_node) {
+		if (!file_ready(f))
+			braid_list_del(&f->ready_node);
+		else
+			ret[due++] = f;
+		if (due == DUE_MAX)
+			break;
 	}
 	return due;
 }
 
-/* Returns one event at most, chosen at random from those that are due. */
+/* Returns one event at most, chosen at random from the first that are due. */
 static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms)
 {
-	struct sim_file *e, *f = NULL;
+	struct sim_file *e, *f, *all[DUE_MAX];
 	uint64_t until = timeout_ms < 0 ? UINT64_MAX : sim.now + (unsigned)timeout_ms * MS;
 	unsigned due;
 
 	assert(max > 0);
+	sim_proc()->rounds++;
 	sim_sleep(1 + sim_below(&sim.sched, US));	/* a thread that does not wait takes time, too */
 	e = file_of(ep);
 	if (!e)
 		return fail(EBADF);
-	due = epoll_due(e, UINT32_MAX, &f);
+	due = epoll_due(e, all);
 	while (!due && sim.now < until) {
 		e->waiter = sim_self();
 		sim_park(until);
@@ -498,11 +510,13 @@ static int os_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout_ms
 		if (!e)
 			return fail(EBADF);
 		e->waiter = NULL;
-		due = epoll_due(e, UINT32_MAX, &f);
+		due = epoll_due(e, all);
 	}
 	if (!due)
 		return 0;
-	epoll_due(e, (unsigned)sim_below(&sim.net, due), &f);
+	f = all[sim_below(&sim.net, due)];
+	braid_list_del(&f->ready_node);
+	braid_list_add_tail(&e->ready, &f->ready_node);
 	ev->events = file_ready(f);
 	ev->data = f->ev.data;
 	if (f->ev.events & EPOLLONESHOT)
@@ -540,6 +554,11 @@ static bool os_cpu(uint64_t *ret_used_ms, uint64_t *ret_queued_ms)
 {
 	(void)ret_used_ms, (void)ret_queued_ms;
 	return false;
+}
+
+static void os_discard(void *page, size_t len)
+{
+	madvise(page, len, MADV_DONTNEED);
 }
 
 static void os_thread_near(pthread_t thread, const struct braid_cpus *near)
@@ -583,4 +602,5 @@ const struct braid_os sim_os = {
 	.thread_near = os_thread_near,
 	.cpus = os_cpus,
 	.cpu = os_cpu,
+	.discard = os_discard,
 };

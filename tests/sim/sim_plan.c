@@ -158,13 +158,13 @@ static void fault_freeze(void)
 	stop(&sim.proc[a], ns);
 }
 
-static void place_start(unsigned i)
+void sim_place_start(unsigned i, const struct braid_params *with, unsigned nrails,
+		     void *(*fn)(void *))
 {
-	struct sim_proc *p = sim_proc_start(i, sim_proc_main);
+	struct sim_proc *p = sim_proc_start(i, fn);
 
-	*p->node->param = params;
-	if (keeps_key[i])
-		strcpy(p->node->param->encrypt_by, "kernel-receive");
+	if (with)
+		*p->node->param = *with;
 	for (unsigned rail = 0; rail < SIM_RAILS; rail++) {
 		struct braid_dev *d = &p->rail[rail];
 
@@ -185,7 +185,14 @@ static void place_start(unsigned i)
 	p->fused.nmembers = SIM_RAILS;
 	for (unsigned rail = 0; rail < SIM_RAILS; rail++)
 		p->fused.member[rail] = &p->rail[rail];
-	p->dev = rails > 1 ? &p->fused : &p->rail[0];
+	p->dev = nrails > 1 ? &p->fused : &p->rail[0];
+}
+
+static void place_start(unsigned i)
+{
+	sim_place_start(i, &params, rails, sim_proc_main);
+	if (keeps_key[i])
+		strcpy(sim.proc[i].node->param->encrypt_by, "kernel-receive");
 }
 
 static void restart(void *arg, uint64_t a, uint64_t b)

@@ -428,15 +428,56 @@ static int slow_lane(unsigned nlanes)
 	return (int)sim_below(&p->rng, nlanes);
 }
 
+static void looks(void)
+{
+	running->proc->looks++;
+}
+
 static const struct sim_host host = {
 	.alloc = node_alloc, .resize = node_resize, .release = node_release,
-	.yield = yield, .pid = node_pid, .plant = plant, .slow_lane = slow_lane,
+	.yield = yield, .pid = node_pid, .plant = plant, .slow_lane = slow_lane, .looks = looks,
 };
 
 static void forget_blocks(struct sim_proc *p)
 {
 	while (!braid_list_empty(&p->blocks))
 		node_release(braid_list_entry(p->blocks.next, struct block, node) + 1);
+}
+
+/* Bytes of a block that are in memory. */
+static uint64_t resident(const struct block *b)
+{
+	unsigned char in[1024];
+	uintptr_t page = (uintptr_t)(b + 1) & ~4095ull, end = (uintptr_t)(b + 1) + b->size;
+	uint64_t n = b->size;
+
+	for (; page < end; page += sizeof(in) << 12) {
+		size_t pages = (end - page + 4095) >> 12;
+
+		if (pages > sizeof(in))
+			pages = sizeof(in);
+		if (mincore((void *)page, pages << 12, in))
+			abort();
+		for (size_t i = 0; i < pages; i++) {
+			uintptr_t at = page + (i << 12);
+
+			/* At the edges of a block others may use the page. */
+			if (!(in[i] & 1) && at >= (uintptr_t)(b + 1) && at + 4096 <= end)
+				n -= 4096;
+		}
+	}
+	return n;
+}
+
+void sim_proc_memory(const struct sim_proc *p, uint64_t *ret_allocated, uint64_t *ret_resident)
+{
+	const struct block *b;
+
+	*ret_allocated = *ret_resident = 0;
+	braid_list_for(b, &p->blocks, node) {
+		*ret_allocated += b->size;
+		*ret_resident += resident(b);
+	}
 }
 
 /* --- modules ------------------------------------------------------------------------------- */
@@ -598,6 +639,7 @@ void sim_world_begin(uint64_t seed)
 		p->life = 0;
 		p->alive = p->stopped = p->orderly = false;
 		p->short_in = p->slow_paths = 0;
+		p->rounds = p->looks = 0;
 		braid_list_init(&p->cos);
 		braid_list_init(&p->blocks);
 	}
@@ -622,6 +664,8 @@ struct sim_proc *sim_proc_start(unsigned index, void *(*fn)(void *))
 	p->alive = true;
 	p->stopped = p->orderly = false;
 	p->rng.state = sim_next(&sim.plan);
+	p->files = 0;
+	p->free_file = 3;
 	sim_event("start", index, p->life, 0);
 	sim_spawn(p, fn, p);
 	return p;

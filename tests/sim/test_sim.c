@@ -5,6 +5,7 @@
  *	test_sim [-r] [-n SEEDS] [-s FIRST] [-m MODULE]	many: a line per failure, a line at the end
  *	test_sim [-r] -v SEED				one, with all that happens in it
  *	test_sim -o HOURS [-n SEEDS] [-s FIRST]		outages that last so long
+ *	test_sim -l LINKS [-t SECONDS]			one process with so many links, which rest so long
  *
  * Seeds have messages; with -r, one-sided operations, too.  Without -r, -n and -s, some of these run
  * after the others.  Every REPLAY-th seed runs twice and must take the same course; some run once
@@ -25,15 +26,18 @@
 
 enum {
 #ifdef __SANITIZE_ADDRESS__
-	SEEDS = 300, RMA_SEEDS = 40,
+	SEEDS = 300, RMA_SEEDS = 40, LINKS = 128,
 #else
-	SEEDS = 3000, RMA_SEEDS = 2000,
+	SEEDS = 3000, RMA_SEEDS = 2000, LINKS = 256,
 #endif
 	REPLAY = 32, SABOTAGED = 32, PLANTED = 8,
 	RENEWED = 1000,			/* of so many seeds, one at least replaces a lane for new keys */
 	OUTAGES = 6, OUTAGE_H = 12,
+	LINKS_FEW = 64, REST_S = 300,
+	RESIDENT_MAX = 64 << 10, LOOKS_MAX = 20, FLAP_LOOKS_MAX = 100, TIMES_MAX = 10,
 	FAILURES_MAX = 20,
 	SEED_SECONDS = 120,		/* of real time: longer means a thread that never yields */
+	LINKS_SECONDS = 600,		/* the same for many links */
 };
 
 static void say_seed(const char *why)
@@ -211,6 +215,54 @@ static bool outages(uint64_t first, unsigned n, unsigned hours)
 	return !failed && struck[0] && struck[1];
 }
 
+/* A look at all links in each tick would be 60 a second and link; at each flap, one for each link. */
+static bool costs_what_is_due(const struct sim_scale *r)
+{
+	if (r->resident > RESIDENT_MAX)
+		sim_fail("a link at rest keeps %.0f bytes in memory", r->resident);
+	if (r->idle.looks > LOOKS_MAX || r->idle.rounds > LOOKS_MAX * r->links)
+		sim_fail("%.1f looks a second and link at rest, in %.1f rounds", r->idle.looks,
+			 r->idle.rounds);
+	if (r->flaps.looks_a_flap > FLAP_LOOKS_MAX)
+		sim_fail("a flap costs %.1f looks at links", r->flaps.looks_a_flap);
+	return !sim.failure[0];
+}
+
+static bool costs_no_more(const struct sim_scale *few, const struct sim_scale *many)
+{
+	if (many->idle.looks > TIMES_MAX * few->idle.looks ||
+	    many->idle.rounds / many->links > TIMES_MAX * few->idle.rounds / few->links)
+		sim_fail("each of %u links at rest costs more than %d times what each of %u does",
+			 many->links, TIMES_MAX, few->links);
+	return !sim.failure[0];
+}
+
+/* Links at rest or flapping cost what is due for them: of few links as of many. */
+static bool many_links(unsigned n, unsigned idle_s)
+{
+	struct sim_scale few = { .links = LINKS_FEW, .idle_s = idle_s };
+	struct sim_scale many = { .links = n, .idle_s = idle_s };
+	const struct sim_scale *const both[] = { &few, &many };
+	double begin = seconds();
+	bool good;
+
+	sim.rma = false;
+	good = !sim_scale(&few);
+	good = good && !sim_scale(&many) && costs_what_is_due(&few) && costs_what_is_due(&many) &&
+	       costs_no_more(&few, &many);
+	for (unsigned i = 0; i < 2; i++)
+		printf("sim: %u links, at rest for %u s: %.2f descriptors, %.1f KiB and %.1f in memory "
+		       "each; %.1f rounds/s, %.3f looks/s each; flapping: %.1f rounds/s, %.3f "
+		       "looks/s each, %.1f looks a flap\n", both[i]->links, idle_s,
+		       both[i]->descriptors, both[i]->allocated / 1024, both[i]->resident / 1024,
+		       both[i]->idle.rounds, both[i]->idle.looks, both[i]->flaps.rounds,
+		       both[i]->flaps.looks, both[i]->flaps.looks_a_flap);
+	if (!good)
+		printf("sim: many links: %s\n", sim.failure);
+	printf("sim: this took %.0f s\n", seconds() - begin);
+	return good;
+}
+
 struct runs {
 	uint64_t n, hash, events, flipped, found, renewed, repathed, sent, received;
 	unsigned failed, astray;
@@ -277,11 +329,11 @@ int main(int argc, char **argv)
 	const char *module = NULL, *single = NULL;
 	uint64_t first = 1, n = 0;
 	struct runs m = { 0 }, r = { 0 };
-	bool only = false, plants, lasting, good;
-	unsigned hours = 0;
+	bool only = false, plants, lasting, links_cost, good;
+	unsigned hours = 0, links = 0, rest_s = REST_S;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "n:s:m:v:ro:")) > 0) {
+	while ((opt = getopt(argc, argv, "n:s:m:v:ro:l:t:")) > 0) {
 		switch (opt) {
 		case 'n':
 			n = strtoull(optarg, NULL, 0);
@@ -298,6 +350,12 @@ int main(int argc, char **argv)
 		case 'o':
 			hours = (unsigned)strtoul(optarg, NULL, 0);
 			break;
+		case 'l':
+			links = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		case 't':
+			rest_s = (unsigned)strtoul(optarg, NULL, 0);
+			break;
 		case 'r':
 			only = true;
 			break;
@@ -311,6 +369,8 @@ int main(int argc, char **argv)
 	load(module);
 	if (hours)
 		return outages(first, n ? (unsigned)n : OUTAGES, hours) ? 0 : 1;
+	if (links)
+		return many_links(links, rest_s) ? 0 : 1;
 	sim.rma = only;
 	if (single)
 		return one(strtoull(single, NULL, 0));
@@ -321,8 +381,10 @@ int main(int argc, char **argv)
 		r = run(argv[0], first, n ? n : RMA_SEEDS);
 	plants = plants_are_noticed(first);
 	lasting = outages(first, OUTAGES, OUTAGE_H);
+	alarm(LINKS_SECONDS);
+	links_cost = many_links(LINKS, REST_S);
 	alarm(0);
-	printf("1..8\n");
+	printf("1..9\n");
 	good = result(!m.failed && !r.failed, 1, "every seed ends as the model says");
 	good &= result(!m.astray && !r.astray, 2, "seeds repeat");
 	good &= result((m.noticed || only) && (r.noticed || !r.n), 3, "a changed byte is noticed, and "
@@ -334,5 +396,6 @@ int main(int argc, char **argv)
 	good &= result(lasting, 7, "an outage of 12 h costs no byte, or is an error at its time");
 	good &= result(m.sent + r.sent && m.received + r.received, 8, "threads of BRAID_THREADS send "
 		       "and receive");
+	good &= result(links_cost, 9, "links at rest or flapping cost what is due, and no message");
 	return good ? 0 : 1;
 }

@@ -75,7 +75,7 @@
  *   slept                             [pid] how many calls were slow
  *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel exist;
  *                                     relaxed: of the mr, those with relaxed ordering
- *                                     open: of the mr, those that a peer may write
+ *                                     open: of the mr, those that a peer may write; pinned: bytes of all mr
  *   vectors                           [pid] how many completion vectors queues have used
  *   ece                               [pid] the options agreed on last
  *   dlid                              [pid] the LID that the last queue pair sends to

@@ -36,11 +36,15 @@
 
 /* --- the fabric: shared memory ------------------------------------------------------------------ */
 
+#ifndef FAKE_QPS
+#define FAKE_QPS 1024			/* more of them make each look at all slower */
+#endif
+
 enum {
 	DEVS_MAX = 32,
 	PORTS_MAX = 255,		/* of a NIC */
 	NICS_MAX = 256,			/* opened devices in all processes */
-	QPS_MAX = 1024,
+	QPS_MAX = FAKE_QPS,		/* a multiple of 64 */
 	GIDS_MAX = 32,
 	IPS_MAX = 12,
 	PKEYS_MAX = 8,
@@ -417,6 +421,7 @@ void nic_stop(struct fctx *ctx);
 enum call { CALL_SETUP, CALL_POST, CALL_POLL };
 bool call_fails(enum call kind, const char *name);		/* true: errno is set */
 void calls_forked(void);
+long mr_pinned(void);			/* mr.c: bytes that this process has registered */
 
 /* slow.c: called first in every call that may sleep with a real NIC.  ctx may be NULL. */
 void call_takes(const struct ibv_context *ctx, const char *call);

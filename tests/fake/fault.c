@@ -306,6 +306,8 @@ static long do_live(char **w, unsigned n)
 		{ "open", &live_open },
 	};
 
+	if (n > 1 && !strcmp(w[1], "pinned"))
+		return mr_pinned();
 	for (unsigned i = 0; n > 1 && i < sizeof(table) / sizeof(table[0]); i++)
 		if (!strcmp(w[1], table[i].name))
 			return atomic_load(table[i].count);

@@ -27,6 +27,16 @@ static uint8_t salt[MRS_MAX];
 static unsigned next_mr;
 static uint64_t pinned;
 
+long mr_pinned(void)
+{
+	long n;
+
+	pthread_rwlock_rdlock(&mr_lock);
+	n = (long)pinned;
+	pthread_rwlock_unlock(&mr_lock);
+	return n;
+}
+
 void mr_enter(void)
 {
 	pthread_rwlock_rdlock(&mr_lock);

@@ -34,6 +34,9 @@ void crowd_close(struct crowd *c);
 void crowd_send(struct crowd *c, uint32_t size);
 /* It breaks n of its connections' sockets, others each time. */
 void crowd_cut(struct crowd *c, uint32_t n);
+/* As net_log(), but WARNs that somebody is late do not count: the machine may be busy. */
+void crowd_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 /* Calls over() now and then until it returns true. */
 void crowd_waits(bool (*over)(void));
 /* Waits until the crowd has done what it was asked. */
@@ -52,10 +55,13 @@ unsigned strangers_end(struct strangers *s);
 /* What this process uses. */
 struct usage {
 	uint64_t rss, heap;		/* bytes */
-	unsigned fds, sockets;
+	unsigned fds, sockets, connected;
+	uint64_t inodes;		/* the sum of those of connected sockets */
 	uint64_t service_ns;		/* CPU time of the service thread */
 	uint64_t switches;		/* and how often it has run */
 	uint64_t at_ns;
+	bool fake;			/* over NICs of tests/fake, of which it has: */
+	long qp, cq, srq, mr, pinned;	/* pinned: bytes */
 };
 void usage_now(struct usage *ret);
 /* Of this network namespace: connections dialled, dropped by a full backlog. */

@@ -58,7 +58,7 @@ static void hub_up(void)
 	s.net = net_load(s.plugin, 0, why, sizeof(why));
 	if (!s.net)
 		FAIL("%s", why);
-	OK(net_init(s.net, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, net_log, NULL));
+	OK(net_init(s.net, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, crowd_log, NULL));
 	OK(net_devices(s.net, &ndev));
 	TRUE(ndev > 0);
 }
@@ -164,9 +164,30 @@ static struct usage measure(const char *what, const struct usage *base, bool fla
 	return b;
 }
 
+static void row_of_fake(const char *what, const struct usage *u)
+{
+	printf("| %s | %.2f | %.2f | %ld | %.2f | %.0f |\n", what, (double)u->qp / s.n,
+	       (double)u->cq / s.n, u->srq, (double)u->mr / s.n,
+	       (double)u->pinned / 1024 / s.n);
+}
+
+static void fake_table(const struct usage *fresh, const struct usage *idle,
+		       const struct usage *flapped)
+{
+	if (!fresh->fake)
+		return;
+	printf("\n| state | queue pairs a link | completion queues a link | shared receive queues, in "
+	       "all | registrations a link | KiB a link, registered |\n"
+	       "| --- | --- | --- | --- | --- | --- |\n");
+	row_of_fake("new", fresh);
+	row_of_fake("after a message of 1 MiB on each", idle);
+	row_of_fake("1 % of the links cut each second", flapped);
+	fflush(stdout);
+}
+
 static void many_links(unsigned n)
 {
-	struct usage base, idle;
+	struct usage base, fresh, idle, flapped;
 	uint64_t from;
 
 	crowds_start(n, s.crowds ? s.crowds : (n + EACH - 1) / EACH, false);
@@ -180,14 +201,16 @@ static void many_links(unsigned n)
 	printf("| state | descriptors a link | KiB a link, resident | KiB a link, malloc | "
 	       "service thread, of a core | its wakes a second |\n"
 	       "| --- | --- | --- | --- | --- | --- |\n");
-	measure("new", &base, false);
+	fresh = measure("new", &base, false);
 	hub_receive(1000);
 	measure("after a message of 1,000 B on each", &base, false);
 	hub_receive(LARGE);
 	idle = measure("after a message of 1 MiB on each", &base, false);
-	measure("1 % of the links cut each second", &base, true);
+	flapped = measure("1 % of the links cut each second", &base, true);
+	fake_table(&fresh, &idle, &flapped);
 	hub_receive(1000);
-	if (idle.rss - base.rss > (uint64_t)n * IDLE_MAX)
+	/* A NIC may write to a link's receives at any time, so they stay in memory. */
+	if (!idle.fake && idle.rss - base.rss > (uint64_t)n * IDLE_MAX)
 		FAIL("more than %d bytes for each idle link", IDLE_MAX);
 	hub_close();
 	hub_down();
@@ -228,18 +251,37 @@ static void storm(unsigned n, unsigned nstrangers)
 
 /* --- a communicator made again ------------------------------------------------------------- */
 
+/* A link without connections gives its queues back a little later: wait for the last one. */
+static void usage_settled(struct usage *ret)
+{
+	uint64_t end = deadline_ms(drive_hang_ms), since = now_us(), heap = 0;
+
+	do {
+		nap_ms(100);
+		usage_now(ret);
+		if (ret->heap != heap)
+			since = now_us();
+		heap = ret->heap;
+		if (now_us() > end)
+			LATE("the memory of links at rest does not settle");
+	} while (now_us() - since < SETTLE_MS * 1000);
+}
+
 static void again(unsigned n, unsigned times)
 {
 	struct usage first = { 0 }, last = { 0 };
 	struct opens a = { 0 }, b;
 	unsigned begin = times < 40 ? times / 4 : 10;
 	uint64_t from = 0;
+	double took;
 
+	/* On a busy machine seconds may pass before a process makes its next connection. */
+	setenv("BRAID_LINK_IDLE", "600", 1);
 	crowds_start(n, n, true);
 	hub_up();
 	for (unsigned i = 0; i < times; i++) {
 		if (i == begin) {
-			usage_now(&first);
+			usage_settled(&first);
 			opens_now(&a);
 			from = now_us();
 		}
@@ -252,7 +294,8 @@ static void again(unsigned n, unsigned times)
 		for (unsigned k = 0; k < s.crowds; k++)
 			crowd_wait(&s.crowd[k]);
 	}
-	usage_now(&last);
+	took = (double)(now_us() - from) / 1e3 / (times - begin);
+	usage_settled(&last);
 	opens_now(&b);
 	printf("| peers | times | TCP connections | sockets | descriptors | resident | malloc | each "
 	       "time |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
@@ -260,10 +303,12 @@ static void again(unsigned n, unsigned times)
 	       begin, times, (long long)(b.active - a.active), (int)(last.sockets - first.sockets),
 	       (int)(last.fds - first.fds), ((double)last.rss - (double)first.rss) / 1024,
 	       ((double)last.heap - (double)first.heap) / 1024,
-	       (double)(now_us() - from) / 1e3 / (times - begin));
+	       took);
 	fflush(stdout);
-	EQ(0, b.active - a.active);
 	EQ(first.sockets, last.sockets);
+	EQ(n, first.connected);
+	if (last.inodes != first.inodes)	/* not b.active: other programs dial, too */
+		FAIL("other connections than before carry the links");
 	EQ(first.fds, last.fds);
 	if (last.heap > first.heap + GROWTH)
 		FAIL("memory has grown");

@@ -41,6 +41,8 @@ struct braid_dev {
 	_Atomic uint64_t lost, redials, stalls;	/* lanes lost, lanes back; late messages reported */
 	_Atomic uint64_t corrupt;	/* lanes lost because a checksum was wrong */
 	struct braid_log_gate corrupt_gate;
+	_Atomic uint64_t zerocopy_bytes;	/* sent by MSG_ZEROCOPY */
+	_Atomic uint64_t zerocopy_copied;	/* calls of these whose bytes the kernel copied */
 	unsigned mr_max;		/* registrations that its port allows; 0: not known */
 	unsigned gpu;			/* BRAID_GPU_* that all members have; _DIRECT: any has */
 	char direct[BRAID_NETDEV_PATH];	/* _DIRECT: by that PCI function; "": not in /sys */

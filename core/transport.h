@@ -91,7 +91,8 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 struct braid_transport {
 	const char *name;
 	uint8_t id;
-	bool dma;			/* the NIC uses user memory until lane_fence() */
+	bool dma;			/* the NIC uses user memory until lane_fence(); without
+					 * dma, lane->lent says so of memory that is read */
 	bool ports;			/* its ports are not chosen by the names of interfaces */
 	bool copies;			/* push() and poll() copy bytes: core/link/mover.h */
 	size_t lane_size;

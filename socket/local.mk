@@ -6,4 +6,6 @@ libbraid_core_a_SOURCES += \
 	socket/sealed.h \
 	socket/socket.c \
 	socket/stream.c \
-	socket/stream.h
+	socket/stream.h \
+	socket/zerocopy.c \
+	socket/zerocopy.h

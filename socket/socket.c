@@ -15,6 +15,7 @@
 #include "core/transport.h"
 #include "socket/ktls.h"
 #include "socket/stream.h"
+#include "socket/zerocopy.h"
 #include "topo/ips.h"
 
 #ifndef TCP_NOTSENT_LOWAT
@@ -106,7 +107,27 @@ static int tcp_open(struct braid_lane *lane)
 	else if (given_up[0] && !lane->local)
 		set_congestion(lane, given_up);
 	lane->flight_max = lane->local ? LOCAL_FLIGHT : 0;
+	if (braid_param.zerocopy && !lane->local && !lane->keys)
+		((struct braid_stream *)lane)->zerocopy = braid_zerocopy_new(lane);
 	return 0;
+}
+
+static void tcp_fence(struct braid_lane *lane)
+{
+	struct braid_stream *s = (struct braid_stream *)lane;
+
+	if (s->zerocopy)
+		braid_zerocopy_fence(lane, s->zerocopy);
+}
+
+/* A notification that has not been read would wake the service thread at once. */
+static bool tcp_arm(struct braid_lane *lane)
+{
+	struct braid_stream *s = (struct braid_stream *)lane;
+
+	if (s->zerocopy)
+		braid_zerocopy_collect(lane, s->zerocopy);
+	return true;
 }
 
 /* A closed window is no loss as long as the peer's host answers window probes. */
@@ -161,10 +182,11 @@ static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 		return;
 	ret->resent = info.tcpi_total_retrans;
 	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u packets, "
-		 "%u not acknowledged, %u lost%s, %s%s", tcp_state(info.tcpi_state),
+		 "%u not acknowledged, %u lost%s, %s%s%s", tcp_state(info.tcpi_state),
 		 info.tcpi_rtt, info.tcpi_snd_cwnd, info.tcpi_unacked, info.tcpi_lost,
 		 info.tcpi_probes ? ", peer's window is closed" : "",
-		 s->cipher ? braid_aead_name(s->cipher) : "not encrypted", by_kernel(s));
+		 s->cipher ? braid_aead_name(s->cipher) : "not encrypted", by_kernel(s),
+		 atomic_load(&lane->lends) ? ", sends without a copy" : "");
 }
 
 /* TCP can use every interface. */
@@ -197,8 +219,8 @@ const struct braid_transport braid_tcp = {
 	.lane_attach = braid_stream_attach,
 	.lane_detach = braid_stream_detach,
 	.lane_close = braid_stream_close,
-	.lane_fence = braid_no_lane,
-	.arm = braid_no_arm,
+	.lane_fence = tcp_fence,
+	.arm = tcp_arm,
 	.push = braid_stream_push,
 	.poll = braid_stream_poll,
 	.health = tcp_health,

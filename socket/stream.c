@@ -22,6 +22,7 @@
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "socket/ktls.h"
+#include "socket/zerocopy.h"
 
 enum {
 	STAGE = BRAID_SEALED_DATA,
@@ -83,8 +84,12 @@ void braid_stream_close(struct braid_lane *lane)
 {
 	struct braid_stream *s = stream_of(lane);
 
-	if (lane->fd >= 0)
+	if (s->zerocopy)
+		braid_zerocopy_close(lane, s->zerocopy);
+	else if (lane->fd >= 0)
 		braid_os->close(lane->fd);
+	s->zerocopy = NULL;
+	lane->lent = false;
 	lane->fd = -1;
 	lane->rx_dst = NULL;
 	braid_seal_fini(&s->seal);
@@ -104,6 +109,23 @@ static ssize_t tx(int fd, const struct msghdr *msg)
 	return braid_os->sendmsg(fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* A large piece, without the link's lock; lend: the kernel may read it where it lies. */
+static ssize_t tx_unlocked(struct braid_stream *s, const struct msghdr *msg, bool lend)
+{
+	struct braid_lane *lane = &s->lane;
+	ssize_t n;
+	int err;
+
+	lane->lent |= lend;
+	braid_unlock(&lane->link->lock);
+	n = lend ? braid_zerocopy_send(lane, s->zerocopy, msg->msg_iov->iov_base,
+				       msg->msg_iov->iov_len) : tx(s->fd, msg);
+	err = errno;
+	braid_lock_wait(&lane->link->lock);
+	errno = err;
+	return n;
+}
+
 static ssize_t rx(int fd, struct msghdr *msg)
 {
 	if (msg->msg_iovlen == 1)
@@ -115,7 +137,6 @@ static ssize_t rx(int fd, struct msghdr *msg)
 BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 {
 	struct braid_stream *s = stream_of(lane);
-	struct braid_lock *lock = &lane->link->lock;
 	struct iovec iov[IOV_MAX_TX];
 	struct braid_can can = { .iov = iov, .niov = IOV_MAX_TX, .max = BRAID_CALL_BUDGET };
 
@@ -135,12 +156,12 @@ BRAID_HOT int braid_stream_push(struct braid_lane *lane)
 		if (err)
 			return err;
 		msg.msg_iovlen = (size_t)p.niov;
-		if (p.len > BRAID_COPY_LOCKED)
-			braid_unlock(lock);
-		n = tx(s->fd, &msg);
+		if (p.len > BRAID_COPY_LOCKED) {
+			n = tx_unlocked(s, &msg, p.kind == BRAID_PIECE_PAYLOAD);
+		} else {
+			n = tx(s->fd, &msg);
+		}
 		err = n < 0 ? -errno : 0;
-		if (p.len > BRAID_COPY_LOCKED)
-			braid_lock_wait(lock);
 		if (err == -EINTR)
 			continue;
 		if (err)

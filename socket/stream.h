@@ -9,6 +9,8 @@
 #include "core/link/lane_io.h"
 #include "socket/sealed.h"
 
+struct braid_zerocopy;
+
 struct braid_stream {
 	struct braid_lane lane;		/* first */
 	int fd;				/* owned by the transport: lane->fd, or a second socket */
@@ -16,6 +18,7 @@ struct braid_stream {
 	unsigned beg, end;		/* the part of it that is not parsed yet */
 	bool again;			/* the link or a GPU was busy: call braid_rx_bytes() again,
 					 * even if no bytes are staged */
+	struct braid_zerocopy *zerocopy;	/* NULL: all that it sends is copied */
 	uint8_t cipher;			/* enum braid_cipher, in both directions; 0: plain bytes */
 	struct braid_seal seal;
 	struct braid_unseal unseal;

@@ -154,7 +154,8 @@ unit_tests = \
 	tests/unit/test_ways \
 	tests/unit/test_why \
 	tests/unit/test_window \
-	tests/unit/test_work
+	tests/unit/test_work \
+	tests/unit/test_zerocopy
 
 # Those that take longest begin first.
 abi_tests = \
@@ -419,6 +420,7 @@ tests_unit_test_mover_tune_SOURCES = tests/unit/test_mover_tune.c $(stub_sources
 tests_unit_test_progress_SOURCES = tests/unit/test_progress.c $(stub_sources)
 queue_sources = tests/unit/queue.c tests/unit/queue.h
 tests_unit_test_replay_SOURCES = tests/unit/test_replay.c $(queue_sources)
+tests_unit_test_zerocopy_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_unit_test_replay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_unit_test_txq_SOURCES = tests/unit/test_txq.c $(queue_sources)
 tests_unit_test_rx_SOURCES = tests/unit/test_rx.c $(stub_sources)

@@ -68,7 +68,8 @@ int braid_lane_take(struct braid_lane *lane, const struct braid_carrier *c)
 	lane->ack_frames = ACK_FRAMES;
 	lane->rx_broken = NULL;
 	lane->rx_large = lane->rx_checks = false;
-	lane->gpu = false;
+	lane->gpu = lane->lent = false;
+	braid_hint(&lane->lends, false);
 	lane->reads.max = 0;
 	lane->loss.stopping = lane->loss.writes_due = lane->loss.writes_sent = false;
 	lane->keys = c->keys;
@@ -136,6 +137,17 @@ BRAID_APART int braid_lane_final_poll(struct braid_lane *lane, int n)
 		n = lane->tr->poll(lane);
 	/* An error after the end is not the carrier's fault. */
 	return n > 0 || n == -ENOMEM || n == -EILSEQ || lane->rx_broken ? n : -ENOTCONN;
+}
+
+bool braid_lane_has_payloads(const struct braid_lane *lane)
+{
+	const struct braid_txq *q = &lane->tx;
+
+	for (uint32_t i = q->f_acked; i != q->f_sent; i++) {
+		if (q->f[i & q->fmask].ext_len)
+			return true;
+	}
+	return q->part && q->f[q->f_sent & q->fmask].ext_len;
 }
 
 bool braid_lane_stuck(const struct braid_lane *lane, struct braid_progress *progress,

@@ -139,6 +139,8 @@ struct braid_lane {
 	atomic_bool unread;		/* lost in a push: data that came before is unread */
 	bool local;			/* both ends are on this host */
 	bool gpu;			/* push() and poll() work on GPU memory directly */
+	atomic_bool lends;		/* a stream takes large payloads by themselves */
+	bool lent;			/* the kernel may read them until they are acknowledged */
 	uint32_t ack_frames;		/* acknowledge after receiving so many frames */
 	uint64_t flight_max;		/* limit of unacknowledged chunk bytes; 0: none */
 	struct braid_lock io;		/* held by the thread that reads the carrier */

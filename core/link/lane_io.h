@@ -23,7 +23,8 @@
 
 enum braid_piece_kind {
 	BRAID_PIECE_FRAMES,		/* frames in the ring: headers, and payloads copied there */
-	BRAID_PIECE_PAYLOAD,		/* of the frame whose header was the piece before */
+	BRAID_PIECE_PAYLOAD,		/* of the frame whose header was the piece before; of a
+					 * stream only if the lane lends, see below */
 	BRAID_PIECE_PUT,		/* a chunk that the NIC can write into the receive */
 	BRAID_PIECE_NOHDR,		/* a payload in the ring; `imm` replaces its header */
 };
@@ -58,6 +59,13 @@ struct braid_piece {
 	const char *hdrs;		/* its header, perhaps preceded by its START */
 	uint32_t hdrs_len;
 };
+
+/*
+ * A stream whose lane lends (lane->lends) gets payloads of so many bytes, in the user's registered
+ * host memory, as pieces by themselves.  It sets lane->lent before it has the kernel read one where
+ * it lies.  Its lane_fence() then ends that, as a NIC's does.
+ */
+enum { BRAID_LEND_MIN = 64 << 10 };
 
 /*
  * Get the next piece to send.  1: got it; 0: no frame is queued; -EAGAIN: it is still being copied
@@ -188,6 +196,9 @@ void braid_reads_over(struct braid_lane *lane, uint32_t id);
  * closed lane->fd.  The socket's only event is its end.  The core calls this for poll().
  */
 int braid_lane_check_fd(const struct braid_lane *lane);
+
+/* Has it handed payloads outside the ring to its carrier, which the peer has not acknowledged? */
+bool braid_lane_has_payloads(const struct braid_lane *lane);
 
 /*
  * braid_lane_stuck() is true if frames are in flight, and for more than `most` calls in a row

@@ -186,6 +186,21 @@ static int iov_put(struct iovec *iov, int n, const char *p, size_t len)
 	return n + 1;
 }
 
+/* Is that payload a piece by itself?  The memory must be known, so that deregMr waits for it. */
+static bool is_lent(const struct braid_lane *lane, const struct braid_txf *f, size_t len)
+{
+	return len >= BRAID_LEND_MIN && atomic_load_explicit(&lane->lends, memory_order_relaxed) &&
+	       f->owner && f->owner->mr && !f->own && !f->owner->mr->gpu;
+}
+
+static int lend(const struct braid_can *can, const char *p, size_t len, struct braid_piece *ret)
+{
+	ret->kind = BRAID_PIECE_PAYLOAD;
+	ret->niov = iov_put(can->iov, 0, p, len);
+	ret->len = ret->bytes = len;
+	return 1;
+}
+
 /* The next bytes of a stream. */
 static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 		      struct braid_piece *ret)
@@ -220,6 +235,11 @@ static int next_bytes(struct braid_lane *lane, const struct braid_can *can,
 
 			if (len > can->max - bytes)
 				len = can->max - bytes;
+			if (is_lent(lane, f, len)) {
+				if (bytes)
+					break;
+				return lend(can, f->ext + skip, len, ret);
+			}
 			n = iov_put(can->iov, n, f->ext + skip, len);
 			bytes += len;
 		}

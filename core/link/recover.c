@@ -261,7 +261,8 @@ void braid_link_revoke(struct braid_link *link, bool (*uses)(const struct braid_
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		struct braid_lane *lane = link->lane[i];
 
-		if (!lane->tr->dma || (uses && !uses(lane, c)))
+		/* A kernel to which memory was lent reads it as a NIC does, and never writes it. */
+		if (!(lane->tr->dma || (uses && lane->lent)) || (uses && !uses(lane, c)))
 			continue;
 		lane->tr->lane_fence(lane);	/* a lost lane, too: its NIC may still run */
 		braid_lane_lost(lane, -ECANCELED);

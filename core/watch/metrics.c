@@ -76,7 +76,7 @@ static void put_labels(struct braid_text *t)
 enum metric {
 	LINKS, LINKS_SILENT, LINKS_FAILED, LANES, LANES_DOWN, COMMS, SENDS, RECEIVES, OLDEST,
 	QUEUED, RESENT, SENT_MESSAGES, SENT_BYTES, RECEIVED_MESSAGES, RECEIVED_BYTES, LOST,
-	REDIALS, SLOW, CORRUPT, STALLS, THREADS, THREAD_BYTES,
+	REDIALS, SLOW, CORRUPT, STALLS, THREADS, THREAD_BYTES, ZEROCOPY_BYTES, ZEROCOPY_COPIED,
 	METRICS,
 };
 
@@ -107,6 +107,9 @@ static const struct {
 	[STALLS] = { "stalls", "Times that a message was so late that a WARN said so.", true },
 	[THREADS] = { "threads", "Threads of BRAID_THREADS that move lanes.", false },
 	[THREAD_BYTES] = { "threads_bytes", "Bytes that they moved.", true },
+	[ZEROCOPY_BYTES] = { "zerocopy_bytes", "Sent by MSG_ZEROCOPY (BRAID_ZEROCOPY).", true },
+	[ZEROCOPY_COPIED] = { "zerocopy_copied", "Calls of these whose bytes the kernel copied.",
+		true },
 };
 
 struct sums {			/* of one device */
@@ -128,6 +131,8 @@ static void begin(struct sums *s)
 	s->of[SLOW] = atomic_load(&dev->slow);
 	s->of[CORRUPT] = atomic_load(&dev->corrupt);
 	s->of[STALLS] = atomic_load(&dev->stalls);
+	s->of[ZEROCOPY_BYTES] = atomic_load(&dev->zerocopy_bytes);
+	s->of[ZEROCOPY_COPIED] = atomic_load(&dev->zerocopy_copied);
 	for (unsigned i = 0; i < dev->nmembers; i++) {
 		struct braid_movers_seen seen;
 

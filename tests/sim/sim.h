@@ -100,12 +100,14 @@ struct sim {
 	bool planted;			/* that fault has struck */
 	bool moved;			/* an address of a process has changed */
 	bool left;			/* a lane was left, as its data was changed */
+	bool large;			/* many large messages, and comms that are left early */
 	bool sabotage;			/* change a byte, to see that the model notices */
 	bool encrypted;			/* so a changed byte does no harm: its lane is replaced */
 	unsigned flipped, found;	/* bits flipped, and wrong checksums, of this run */
 	unsigned renewed;		/* lanes that were replaced for new keys, at both ends */
 	unsigned repathed;		/* lanes that were replaced for another path, at both ends */
 	uint64_t threads_sent, threads_received;	/* bytes that threads of BRAID_THREADS moved */
+	uint64_t lent;			/* calls whose bytes a kernel read where the process had them */
 	uint64_t outage_s, timeout_s;	/* of a seed that is an outage: how long; BRAID_PEER_TIMEOUT */
 	bool struck;			/* messages waited when it began */
 	unsigned dials, silences;	/* of this run: connects, and WARNs of a silent peer */

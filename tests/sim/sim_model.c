@@ -62,7 +62,7 @@ struct comm {
 	bool listening;
 	uint64_t doomed_at;		/* when the comm had a reason to fail */
 	uint64_t killed_at;		/* when one of its processes was killed */
-	uint64_t leave_at;		/* when one side closes early */
+	uint64_t leave_at, leave_ns;	/* when one side closes early; after which time */
 	unsigned leaver;
 	struct side side[2];		/* sender, receiver */
 	unsigned nmsgs, ngroups;
@@ -115,11 +115,12 @@ bool sim_all_are(const char *p, uint64_t n, int byte)
 
 uint64_t sim_choose_size(struct sim_rng *r)
 {
+	enum { LARGE = 64 << 10 };
 	static const uint64_t edges[] = { 0, 1, 128, 8192, 16384, 32768, 65536, 131072 };
 
 	switch (sim_below(r, 16)) {
 	case 0 ... 5:
-		return sim_between(r, 0, 4096);
+		return sim.large ? LARGE + sim_below(r, LARGE) : sim_between(r, 0, 4096);
 	case 6 ... 9:
 		return edges[sim_below(r, 8)] + sim_below(r, 3);
 	case 10 ... 13:
@@ -214,8 +215,9 @@ void sim_comm_add(unsigned from, unsigned to, uint64_t start_ns)
 		c->side[i].depth = block + (unsigned)sim_between(r, 0, 24);
 		c->side[i].lifo = sim_chance(r, 200);
 	}
-	if (sim_chance(r, 60)) {
-		c->leave_at = start_ns + sim_between(r, 0, 20 * MS);
+	if (sim_chance(r, sim.large ? 400 : 60)) {
+		c->leave_ns = sim_between(r, 1, 20 * MS);
+		c->leave_at = start_ns + c->leave_ns;
 		c->leaver = (unsigned)sim_below(r, 2);
 	}
 	braid_list_add_tail(&comms, &c->node);
@@ -322,12 +324,13 @@ static bool send_connect(struct comm *c, struct side *s)
 
 static bool send_post(struct comm *c, struct side *s)
 {
+	static struct braid_mr known;	/* registered, with no NIC */
 	struct message *m = &c->msg[s->next];
 	int err;
 
 	if (s->next == c->nmsgs || s->next - s->done >= s->depth)
 		return false;
-	err = sim_proc()->node->isend(s->c, m->size ? m->out : NULL, m->size, m->tag, NULL, &m->req);
+	err = sim_proc()->node->isend(s->c, m->size ? m->out : NULL, m->size, m->tag, &known, &m->req);
 	if (err)
 		side_fails(c, s, err, "isend");
 	else if (m->req)
@@ -504,6 +507,8 @@ static bool side_step(struct comm *c, unsigned i)
 
 	if (is_over(s))
 		return false;
+	if (sim.large && c->leave_at && !s->next)	/* not before something is under way */
+		c->leave_at = sim.now + c->leave_ns;
 	if (c->leave_at && sim.now >= c->leave_at && i == c->leaver && s->state == SIDE_RUN) {
 		leave(c, s);
 		return true;

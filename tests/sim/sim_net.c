@@ -15,6 +15,10 @@
  * after TCP_USER_TIMEOUT, which in Linux also runs while a window stays closed.  The end of a
  * stream counts as one more byte.
  *
+ * Bytes of MSG_ZEROCOPY are read as late as they can be, when they arrive: what the process has
+ * changed by then is what arrives.  The kernel lets go of them once they are acknowledged or dropped,
+ * and its error queue says so.
+ *
  * A closed socket goes on sending what is left.  What arrives for a closed socket, or for none, is
  * answered by a reset.  When a process is killed, all its sockets are closed.
  */
@@ -133,10 +137,12 @@ static uint32_t tcp_ready(const struct end *e)
 
 	if (!e)
 		return EPOLLOUT | EPOLLHUP;
+	if (e->known != e->let_go)
+		is |= EPOLLERR;
 	if (e->dead)
-		return EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLHUP | (e->err ? (uint32_t)EPOLLERR : 0);
+		return is | EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLHUP | (e->err ? (uint32_t)EPOLLERR : 0);
 	if (!e->up)
-		return 0;
+		return is;
 	if (readable(e) || at_end(e))
 		is |= EPOLLIN;
 	if (at_end(e))
@@ -165,6 +171,57 @@ void file_wake(struct sim_file *f)
 		sim_wake(f->ep->waiter);
 }
 
+/* --- MSG_ZEROCOPY -------------------------------------------------------------------------- */
+
+void end_lend(struct end *e, const char *at, size_t n)
+{
+	struct lent *l = malloc(sizeof(*l));
+
+	if (!l)
+		abort();
+	*l = (struct lent){ .from = e->wrote, .upto = e->wrote + n, .at = at };
+	braid_list_add_tail(&e->lent, &l->node);
+	e->calls++;
+	sim.lent += at != NULL;
+}
+
+/* Read what has not arrived, up to that byte. */
+static void lent_read(struct end *e, uint64_t upto)
+{
+	size_t cap = sim_weather.sndbuf + sim_weather.rcvbuf;
+	struct lent *l;
+
+	braid_list_for(l, &e->lent, node) {
+		uint64_t from = e->arrived > l->from ? e->arrived : l->from;
+		uint64_t end = l->upto < upto ? l->upto : upto;
+
+		for (uint64_t i = from; l->at && e->ring && i < end; i++)
+			e->ring[i % cap] = l->at[i - l->from];
+	}
+}
+
+static void lent_keep(struct end *e)
+{
+	struct lent *l;
+
+	lent_read(e, UINT64_MAX);
+	braid_list_for(l, &e->lent, node)
+		l->at = NULL;
+}
+
+static void lent_end(struct end *e, uint64_t upto)
+{
+	struct lent *l, *tmp;
+
+	braid_list_for_safe(l, tmp, &e->lent, node) {
+		if (l->upto > upto)
+			break;
+		braid_list_del(&l->node);
+		free(l);
+		e->let_go++;
+	}
+}
+
 /* --- TCP: segments, acknowledgements, timers ----------------------------------------------- */
 
 static void rto_arm(struct end *e);
@@ -177,7 +234,9 @@ static void end_dies(struct end *e, int err)
 	sim_event("dies", e->conn->proc[0] * 16 + e->conn->proc[1], e == e->conn->end, err);
 	e->dead = true;
 	e->err = err;
+	lent_read(e, e->sent);	/* what is under way has left before */
 	e->sent = e->wrote;	/* the rest is never sent */
+	lent_end(e, UINT64_MAX);
 	file_wake(e->file);
 }
 
@@ -209,6 +268,7 @@ static void ack_event(void *arg, uint64_t arrived, uint64_t edge)
 	if (arrived > e->acked) {
 		e->acked = arrived;
 		e->since = sim.now;
+		lent_end(e, arrived);
 	}
 	if (edge > e->edge) {
 		e->edge = edge;
@@ -246,8 +306,10 @@ static void segment_event(void *arg, uint64_t from, uint64_t upto)
 		return;
 	if (!p->file && !p->conn->queued)
 		queue_for_accept(p->conn);
-	if (from <= e->arrived && upto > e->arrived)	/* else a segment before it was lost */
+	if (from <= e->arrived && upto > e->arrived) {	/* else a segment before it was lost */
+		lent_read(e, upto);
 		e->arrived = upto < room ? upto : room;
+	}
 	send_ack(p);
 	file_wake(p->file);
 }
@@ -415,6 +477,14 @@ void syn_send(void *arg, uint64_t a, uint64_t b)
 	sim_at(sim.now + (SYN_MS * MS << c->syns++), syn_send, c, 0, 0);
 }
 
+void end_abort(struct end *e)
+{
+	sim_event("abort", e->conn->proc[0] * 16 + e->conn->proc[1], e == e->conn->end, 0);
+	send_rst(e);
+	end_dies(e, ECONNRESET);
+	sim.cut = true;
+}
+
 /* A process closes its end. */
 static void end_close(struct end *e)
 {
@@ -531,8 +601,12 @@ unsigned sim_net_open_files(const struct sim_proc *p)
 void sim_net_close_all(struct sim_proc *p)
 {
 	for (int fd = 0; fd < p->files; fd++) {
-		if (p->file[fd])
-			file_close(p->file[fd]);
+		struct sim_file *f = p->file[fd];
+
+		if (f && f->end)	/* pages of a process that has ended do not change */
+			lent_keep(f->end);
+		if (f)
+			file_close(f);
 	}
 }
 
@@ -552,6 +626,8 @@ void sim_net_end(void)
 	struct conn *c, *tmp;
 
 	braid_list_for_safe(c, tmp, &sim_conns, node) {
+		lent_end(&c->end[0], UINT64_MAX);
+		lent_end(&c->end[1], UINT64_MAX);
 		free(c->end[0].ring);
 		free(c->end[1].ring);
 		free(c);

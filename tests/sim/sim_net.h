@@ -27,7 +27,15 @@ struct end {			/* of a connection */
 	bool rto_set;
 	unsigned backoff, probes, retransmits;
 	uint64_t heard;		/* when the last acknowledgement came */
+	struct braid_list lent;	/* of struct lent: what the process sent by MSG_ZEROCOPY */
+	uint32_t calls, let_go, known;	/* such calls; let go of; of which the process knows */
 	uint64_t flip_at;	/* a bit of this byte of the stream will be flipped; 0: none */
+};
+
+struct lent {			/* bytes that our kernel reads where the process has them */
+	struct braid_list node;
+	uint64_t from, upto;	/* in the stream */
+	const char *at;		/* NULL: the kernel has copied them */
 };
 
 struct conn {
@@ -54,6 +62,7 @@ struct sim_file {
 	union braid_netdev_addr bound;
 	struct end *end;
 	unsigned user_timeout_ms, rto_max_ms;
+	bool zerocopy;		/* SO_ZEROCOPY */
 	/* FILE_LISTEN */
 	struct braid_list listen_node;
 	struct conn **queue;
@@ -79,6 +88,8 @@ bool at_end(const struct end *e);	/* the peer's end of the stream has arrived */
 uint64_t limit(const struct end *e);	/* bytes to send, the end of the stream among them */
 void tcp_output(struct end *e);		/* sends what the window allows */
 void send_ack(struct end *e);
+void end_abort(struct end *e);		/* connect() to no address */
+void end_lend(struct end *e, const char *at, size_t n);	/* the next n bytes; NULL: copied */
 void syn_send(void *arg, uint64_t a, uint64_t b);	/* an event */
 
 /* -- files and ports ------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/errqueue.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 enum {
 	SABOTAGE = 1000,		/* change a byte only if more bytes are left to send */
 	DUE_MAX = 64,			/* of so many ready files one is chosen */
+	NO_ROOM = 50,			/* per mille of calls with MSG_ZEROCOPY */
 };
 
 static int fail(int err)
@@ -170,9 +172,13 @@ static int os_connect(int fd, const struct sockaddr *sa, socklen_t len)
 	struct conn *c;
 
 	(void)len;
-	sim.dials++;
 	if (!f)
 		return fail(EBADF);
+	if (sa->sa_family == AF_UNSPEC) {
+		end_abort(f->end);
+		return 0;
+	}
+	sim.dials++;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		abort();
@@ -185,6 +191,7 @@ static int os_connect(int fd, const struct sockaddr *sa, socklen_t len)
 	c->latency = sim_between(&sim.net, 5 * US, sim_weather.latency_ns);
 	for (int i = 0; i < 2; i++) {
 		c->end[i].conn = c;
+		braid_list_init(&c->end[i].lent);
 		c->end[i].edge = c->end[i].told = sim_weather.rcvbuf;
 		c->end[i].heard = sim.now;
 		c->end[i].ring = malloc(sim_weather.sndbuf + sim_weather.rcvbuf);
@@ -236,6 +243,8 @@ static int os_setsockopt(int fd, int level, int name, const void *val, socklen_t
 		f->user_timeout_ms = (unsigned)v;
 	if (level == IPPROTO_TCP && name == TCP_RTO_MAX_MS)
 		f->rto_max_ms = (unsigned)v;
+	if (level == SOL_SOCKET && name == SO_ZEROCOPY)
+		f->zerocopy = v;
 	return 0;
 }
 
@@ -311,12 +320,18 @@ static size_t cut_short(size_t n)
 	return n;
 }
 
+/* Bytes that are to be changed on their way are copied, as the process's own must not change. */
+static bool may_lend(const struct end *e)
+{
+	return !e->flip_at && !sim.sabotage && e->ring;
+}
+
 static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct end *e = io_begin(fd);
 	size_t cap = sim_weather.sndbuf + sim_weather.rcvbuf, n = 0, room, done = 0;
+	bool lends = e && flags & MSG_ZEROCOPY && e->file->zerocopy;
 
-	(void)flags;
 	if (!e)
 		return -1;
 	if (e->err) {
@@ -333,9 +348,13 @@ static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 		n = room;
 	if (!n)
 		return fail(EAGAIN);
+	if (lends && sim_chance(&sim.net, NO_ROOM))
+		return fail(ENOBUFS);
 	n = cut_short(n);
 	if (e->acked == limit(e))
 		e->since = sim.now;
+	if (lends)
+		end_lend(e, may_lend(e) ? msg->msg_iov->iov_base : NULL, n);
 	for (size_t i = 0; done < n; i++) {
 		const char *from = msg->msg_iov[i].iov_base;
 		size_t left = msg->msg_iov[i].iov_len;
@@ -371,14 +390,34 @@ static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 	return (ssize_t)n;
 }
 
+/* What the error queue says: one range of calls that the kernel has let go of. */
+static ssize_t notified(struct end *e, struct msghdr *msg)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	struct sock_extended_err is = {
+		.ee_origin = SO_EE_ORIGIN_ZEROCOPY, .ee_info = e->known, .ee_data = e->let_go - 1,
+	};
+
+	if (e->known == e->let_go)
+		return fail(EAGAIN);
+	e->known = e->let_go;
+	c->cmsg_level = SOL_IP;
+	c->cmsg_type = IP_RECVERR;
+	c->cmsg_len = CMSG_LEN(sizeof(is));
+	memcpy(CMSG_DATA(c), &is, sizeof(is));
+	msg->msg_controllen = CMSG_SPACE(sizeof(is));
+	return 0;
+}
+
 static ssize_t os_recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	struct end *e = io_begin(fd), *p;
 	size_t cap = sim_weather.sndbuf + sim_weather.rcvbuf, n = 0, left, done = 0;
 
-	(void)flags;
 	if (!e)
 		return -1;
+	if (flags & MSG_ERRQUEUE)
+		return notified(e, msg);
 	p = peer_of(e);
 	for (size_t i = 0; i < msg->msg_iovlen; i++)
 		n += msg->msg_iov[i].iov_len;

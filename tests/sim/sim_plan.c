@@ -431,12 +431,14 @@ static struct sim_weather choose_weather(void)
 		.eintr = (unsigned)ONE_OF(0, 0, 20),
 		.same_host = sim_chance(&sim.plan, 150),
 	};
-	size_t far = w.latency_ns > MS ? 256 << 10 : 0;
+	size_t far = sim.large ? 2 << 20 : w.latency_ns > MS ? 256 << 10 : 0;
 
 	if (w.sndbuf < far)
 		w.sndbuf = far;
 	if (w.rcvbuf < far)
 		w.rcvbuf = far;
+	if (sim.large)
+		w.partial = w.same_host = 0;
 	return w;
 }
 
@@ -464,7 +466,10 @@ static void choose_params(const struct sim_weather *w)
 	params.share = (int64_t)ONE_OF(0, 1, 1, 1);
 	params.peer_timeout = (int64_t)ONE_OF(SHORT_TIMEOUT_S, 20, 240);
 	params.threads = (int64_t)ONE_OF(0, 1, 2, 3, 4) - 1;
-	sim.encrypted = sim.seed % 4 == 0;
+	if (sim.large)
+		params.eager = params.window = params.chunk = 1 << 20;
+	params.zerocopy = sim.seed % 3 != 0;
+	sim.encrypted = sim.seed % 4 == 0;	/* and then it copies */
 	strcpy(params.encrypt, sim.encrypted ? "require" : "off");
 	strcpy(params.encrypt_by, "auto");
 	params.key_records = fewest_records(w) + (int64_t)ONE_OF(0, 0, 10, 8000000);
@@ -527,6 +532,7 @@ int sim_seed(uint64_t seed)
 	unsigned ncomms;
 
 	sim_world_begin(seed);
+	sim.large = seed % 5 == 0 && !sim.outage_s;
 	weather = choose_weather();
 	choose_params(&weather);
 	sim.preempt = (unsigned)ONE_OF(0, 10, 100);
@@ -539,7 +545,7 @@ int sim_seed(uint64_t seed)
 	sim.lossy = sim.cut = sim.short_of_memory = false;
 	sim.planted = sim.left = sim.moved = false;
 	sim.flipped = sim.found = sim.renewed = sim.repathed = 0;
-	sim.threads_sent = sim.threads_received = 0;
+	sim.threads_sent = sim.threads_received = sim.lent = 0;
 	moves = 0;
 	gives_up = barred = false;
 	mover = (unsigned)sim_below(&sim.plan, sim.nprocs);

@@ -226,6 +226,7 @@ net_tests = \
 	tests/net/blackhole.sh \
 	tests/net/crossed.sh \
 	tests/net/why.sh \
+	tests/net/zerocopy.sh \
 	tests/net/doctor.sh \
 	tests/net/dscp.sh \
 	tests/net/gid.sh \
@@ -807,6 +808,7 @@ slow_tests = \
 	tests/net/rails.sh \
 	tests/net/unreachable.sh \
 	tests/net/why.sh \
+	tests/net/zerocopy.sh \
 	tests/rdma/iwarp.sh \
 	tests/rdma/roce2.sh \
 	tests/scale/scale.sh \

@@ -17,6 +17,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,8 @@ static struct {				/* the kernel; the lock guards the error queue */
 	uint32_t held;			/* calls that it has not let go of */
 	int level, type;		/* of its messages */
 	int queue_err, option_err, send_err, disconnect_err;
-	unsigned options, lent, copied, disconnects, closes;
+	unsigned options, lent, copied, disconnects;
+	atomic_uint closes;
 	const char *first;		/* the last lent piece */
 	size_t len, most;		/* most: bytes that a call takes; 0: any */
 	bool same_host, no_thread;
@@ -180,7 +182,7 @@ static int os_connect(int fd, const struct sockaddr *sa, socklen_t len)
 
 static int os_close(int fd)
 {
-	k.closes++;
+	atomic_fetch_add(&k.closes, 1);
 	return close(fd);
 }
 
@@ -249,6 +251,8 @@ static void lane_end(void)
 		notify(0, k.held - 1, 0);
 	null_link_free(the_link);
 	assert_true(lets_go(true));
+	while (braid_later_busy(&dev, BRAID_STOP_CHECK))	/* it closes the socket after that */
+		sched_yield();
 	close(peer);
 	k.queued = 0;
 }
@@ -372,7 +376,7 @@ static bool closed(unsigned times)
 {
 	uint64_t until = real_os->now_ns() + 10000000000u;
 
-	while (__atomic_load_n(&k.closes, __ATOMIC_SEQ_CST) != times && real_os->now_ns() < until)
+	while (k.closes != times && real_os->now_ns() < until)
 		sched_yield();
 	return k.closes == times;
 }

@@ -711,6 +711,10 @@ tests_scale_scale_LDADD = $(tools_libs)
 check_PROGRAMS += tests/net/crossed
 tests_net_crossed_LDADD = $(tools_libs)
 
+# Memory that is taken back while the kernel has it, for tests/net/zerocopy.sh.
+check_PROGRAMS += tests/net/lent
+tests_net_lent_LDADD = $(tools_libs)
+
 # A job of NCCL's, and the GPU for it.  NCCL looks up functions in the program itself.
 check_PROGRAMS += tests/nccl/job
 tests_nccl_job_SOURCES = \

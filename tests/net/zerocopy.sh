@@ -9,6 +9,7 @@ hosts
 wire 1500
 common="BRAID_SOCKET_IFNAME=w1 BRAID_PEER_TIMEOUT=20 BRAID_LANES=2"
 with_b=--verbose
+program=${BRAID_TEST_BUILDDIR:-.}/tests/net/lent
 
 # falls_back SIZES - every byte is right, and each end names the device of its lanes and the reason.
 falls_back()
@@ -54,8 +55,74 @@ cut_while_lent()
 	return 1
 }
 
+# way shut|old|open - for what comes to host b by wire 1; old: for connections that there are.
+way()
+{
+	in_b nft delete table inet way 2>/dev/null
+	case $1 in
+	open) return ;;
+	old) rule="tcp flags & syn == syn drop" ;;
+	*) rule=drop ;;
+	esac
+	in_b nft -f - 2>"$tmp/why" <<END
+table inet way {
+	chain in {
+		type filter hook input priority 0;
+		iifname w1 $rule
+	}
+}
+END
+}
+
+one()				# HOST ROLE
+{
+	# shellcheck disable=SC2086 # variables and their values
+	"in_$1" env $common BRAID_LANES=1 BRAID_PEER_TIMEOUT=240 BRAID_ZEROCOPY=1 BRAID_TEST_PLUGIN="$plugin" \
+		timeout $((120 * slow)) "$program" "$2" "$tmp/lent" >"$tmp/said.$2" 2>&1
+}
+
+until_()			# FILE
+{
+	i=0
+	until [ -e "$tmp/lent/$1" ]; do
+		sleep 0.01
+		i=$((i + 1))
+		[ $i -lt $((3000 * slow)) ] || { echo "no $1"; cat "$tmp"/said.*; return 1; }
+	done
+}
+
+# taken_back - see the head of lent.c.  The old connection has two seconds to itself, in which the
+# sender's kernel would send what it still had.
+taken_back()
+{
+	rm -rf "$tmp/lent"
+	mkdir "$tmp/lent"
+	one b recv &
+	receiver=$!
+	one a send &
+	sender=$!
+	until_ up && way shut && : >"$tmp/lent/shut" && until_ gone && way old
+	well=$?
+	[ $well != 0 ] || sleep 2
+	way open
+	wait $sender || well=1
+	wait $receiver || well=1
+	[ $well = 0 ] || cat "$tmp/why" "$tmp"/said.*
+	echo "the receiver got $(cat "$tmp/lent/got")" >&2
+	return $well
+}
+
 case_ "veth copies: every byte is right, and one line per lane says that it lends no more" \
 	falls_back 64k:4m
 case_ "without BRAID_ZEROCOPY nothing is lent" off
 case_ "streams that are cut while memory is lent lose no byte" cut_while_lent
+what="memory that is taken back while the kernel has it does not arrive changed"
+if [ ! -x "$program" ]; then
+	echo "no $program: build it, or set BRAID_TEST_BUILDDIR"
+	exit 99
+elif command -v nft >/dev/null && way shut && way open; then
+	case_ "$what" taken_back
+else
+	no_case "$what" "nft: $(head -n 1 "$tmp/why" 2>/dev/null || echo it is not installed)"
+fi
 done_

@@ -260,7 +260,8 @@ static void lane_end(void)
 static void again(const struct braid_lane_keys *with)
 {
 	lane_end();
-	k.options = k.closes = 0;
+	k.options = 0;
+	k.closes = 0;
 	infos = 0;
 	lane_new(with);
 }

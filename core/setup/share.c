@@ -17,7 +17,7 @@
 enum {
 	SAMPLE_MS = 500,		/* between two readings of this process's own figures */
 	WINDOW_MS = 5000,		/* `before` is replaced once `last` is so much newer */
-	ANSWER_MS = 3000,		/* after a silence, to wait for what the peer announces */
+	ANSWER_MS = 10000,		/* after a silence, to wait for what the peer announces */
 };
 
 static struct {				/* this process */

@@ -169,7 +169,7 @@ static void a_peer_that_announces_once_is_judged_after_a_while(void **state)
 	announced(0, 1000, 100);
 	silent_for(4000);
 	announced(10, 1300, 120);
-	braid_share_note(link_, now += 2900 * MS);
+	braid_share_note(link_, now += 9900 * MS);
 	assert_string_equal(line, "");
 	braid_share_note(link_, now += 200 * MS);
 	assert_non_null(strstr(line, "it was stopped (SIGSTOP"));
@@ -210,7 +210,7 @@ static void an_answer_that_comes_late_is_no_answer(void **state)
 	(void)state;
 	announced(0, 1000, 100);
 	silent_for(4000);
-	announced(3000, 9000, 9000);
+	announced(10000, 9000, 9000);
 	assert_string_equal(line, "");
 }
 

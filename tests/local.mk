@@ -709,10 +709,12 @@ tests_scale_scale_LDADD = $(tools_libs)
 
 # Two processes that connect to each other at once, for tests/net/crossed.sh.
 check_PROGRAMS += tests/net/crossed
+tests_net_crossed_SOURCES = tests/net/crossed.c tests/net/meet.c tests/net/meet.h
 tests_net_crossed_LDADD = $(tools_libs)
 
 # Memory that is taken back while the kernel has it, for tests/net/zerocopy.sh.
 check_PROGRAMS += tests/net/lent
+tests_net_lent_SOURCES = tests/net/lent.c tests/net/meet.c tests/net/meet.h
 tests_net_lent_LDADD = $(tools_libs)
 
 # A job of NCCL's, and the GPU for it.  NCCL looks up functions in the program itself.

@@ -9,54 +9,12 @@
  * DIR/gone.  Then the way is opened.  The receiver must not get a byte of what was written later: its
  * receive fails, or has the message.  It ends once that is so, and leaves which in DIR/got.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "tests/net/meet.h"
 #include "tools/drive.h"
 
 enum { SIZE = 64 << 10, IN_KERNEL_MS = 20, TRIES_MS = 60000, SEED = 77, LATER = 78 };
-
-static const char *me, *dir;
-
-static void failed(const char *file, int line, const char *text)
-{
-	fprintf(stderr, "%s: %s:%d: %s\n", me, file, line, text);
-}
-
-static void leave(const char *name, const void *data, size_t len)
-{
-	char part[256], whole[256];
-	FILE *f;
-
-	snprintf(part, sizeof(part), "%s/%s.part", dir, name);
-	snprintf(whole, sizeof(whole), "%s/%s", dir, name);
-	f = fopen(part, "w");
-	TRUE(f && fwrite(data, 1, len, f) == len);
-	TRUE(!fclose(f) && !rename(part, whole));
-}
-
-static void wait_for(const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	WAIT_FOR_MS(TRIES_MS, !access(path, R_OK));
-}
-
-static struct net *up(void)
-{
-	struct net *net;
-	char err[512];
-
-	net_log_verbose(true);
-	net = net_load(getenv("BRAID_TEST_PLUGIN"), NET_ABI_NEWEST, err, sizeof(err));
-	if (!net)
-		FAIL("%s", err);
-	OK(net_init(net, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, net_log, NULL));
-	return net;
-}
 
 static void sender(struct net *net)
 {
@@ -64,20 +22,15 @@ static void sender(struct net *net)
 	void *comm = NULL;
 	struct buf b;
 	struct op op;
-	char path[256];
-	FILE *f;
 
-	wait_for("handle");
-	snprintf(path, sizeof(path), "%s/handle", dir);
-	f = fopen(path, "r");
-	TRUE(f && fread(handle, 1, sizeof(handle), f) == sizeof(handle));
-	fclose(f);
+	wait_for("handle", TRIES_MS);
+	read_handle("handle", handle);
 	WAIT_FOR(connect_step(net, handle, &comm));
 	send_one(net, comm, 1000, 1);
 	b = buf_new(net, comm, SIZE, 0);
 	fill(b.data, SIZE, SEED);
 	leave("up", "", 0);
-	wait_for("shut");
+	wait_for("shut", TRIES_MS);
 	op = op_send(net, comm, &b, SIZE, 0);
 	ops_post(&op, 1);
 	for (unsigned ms = 0; ms < IN_KERNEL_MS; ms += 10) {
@@ -88,7 +41,7 @@ static void sender(struct net *net)
 	b.mr = NULL;
 	fill(b.data, SIZE, LATER);
 	leave("gone", "", 0);
-	wait_for("got");
+	wait_for("got", TRIES_MS);
 	OK(net_close_send(net, comm));
 }
 
@@ -116,20 +69,15 @@ static void receiver(struct net *net)
 
 int main(int argc, char **argv)
 {
-	const char *slow = getenv("BRAID_TEST_SLOW");
 	struct net *net;
 
 	if (argc != 3)
 		return 2;
-	me = argv[1];
-	dir = argv[2];
-	drive_set(failed, slow ? (unsigned)atoi(slow) : 1);
-	net = up();
-	if (!strcmp(me, "send"))
+	net = meet_at(argv[1], argv[2]);
+	if (!strcmp(argv[1], "send"))
 		sender(net);
 	else
 		receiver(net);
-	OK(net_finalize(net));
-	net_unload(net);
+	meet_end(net);
 	return 0;
 }

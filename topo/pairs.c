@@ -47,14 +47,21 @@ static enum braid_pair_kind kind_of_local(enum braid_pair_peer peer)
 	return peer == BRAID_PEER_ELSEWHERE ? BRAID_PAIR_MINE : BRAID_PAIR_OWN;
 }
 
-static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_fn *get)
+/* The route of a socket that is not bound.  For an interface in a VRF, only the VRF's count. */
+static int unbound(const struct braid_pair *p, braid_route_fn *get, struct braid_route *ret)
+{
+	*ret = (struct braid_route){ 0 };
+	return p->net->ifindex ? get(&p->from.addr.sa, &p->to.sa, p->net->vrf, ret) : -ENOSYS;
+}
+
+/* any: the route of a socket that is not bound, unless `err` says why there is none. */
+static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_fn *get, int err,
+		  struct braid_route any)
 {
 	const struct sockaddr *from = &p->from.addr.sa, *to = &p->to.sa;
 	bool near = braid_ip_near(&p->from, to) && !braid_netdev_same_ip(from, to);
-	struct braid_route any = { 0 }, by = { 0 };
+	struct braid_route by = { 0 };
 	bool has_any, has_by;
-	/* For an interface in a VRF, only the VRF's routes count. */
-	int err = p->net->ifindex ? get(from, to, p->net->vrf, &any) : -ENOSYS;
 
 	p->bind = false;
 	if (err == -ENOSYS || any.local) {
@@ -77,15 +84,15 @@ static void judge(struct braid_pair *p, enum braid_pair_peer peer, braid_route_f
 
 int braid_pair_binds(const struct braid_pair *p, braid_route_fn *get)
 {
-	struct braid_route any = { 0 };
 	struct braid_pair now = *p;
-	int err = p->net->ifindex ? get(&p->from.addr.sa, &p->to.sa, p->net->vrf, &any) : -ENOSYS;
+	struct braid_route any;
+	int err = unbound(p, get, &any);
 
 	if (err == -ENOSYS || any.local)
 		return -ENOENT;
 	if (!err && (any.gateway || any.ifindex == p->net->ifindex))
 		return 0;
-	judge(&now, BRAID_PEER_UNKNOWN, get);
+	judge(&now, BRAID_PEER_UNKNOWN, get, err, any);
 	return now.bind || !err ? now.bind : -ENOENT;
 }
 
@@ -115,13 +122,16 @@ unsigned braid_pairs(const struct braid_netdev *const *nets, unsigned n_nets,
 	for (unsigned i = 0; i < n_nets; i++) {
 		for (unsigned k = 0; k < n_to && k < BRAID_PAIR_ADDRS; k++) {
 			struct braid_pair p = { .net = nets[i], .to = to[k] };
+			struct braid_route any;
+			int err;
 
 			if (!nearest(nets[i], &to[k].sa, &p.from))
 				continue;
 			if (to[k].sa.sa_family == AF_INET6 &&
 			    IN6_IS_ADDR_LINKLOCAL(&to[k].in6.sin6_addr))
 				p.to.in6.sin6_scope_id = nets[i]->ifindex;
-			judge(&p, peer, get);
+			err = unbound(&p, get, &any);
+			judge(&p, peer, get, err, any);
 			p.worse = led[k] && p.kind > BRAID_PAIR_ROUTED;
 			led[k] |= p.kind <= BRAID_PAIR_ROUTED;
 			insert(ret, &n, max, &p);

@@ -15,6 +15,7 @@ tools_libtools_a_SOURCES = \
 	tools/conf.h \
 	tools/drive.c \
 	tools/drive.h \
+	tools/handle.h \
 	tools/drive_self.c \
 	tools/find.c \
 	tools/findings.c \

@@ -14,21 +14,11 @@
 #include <string.h>
 
 #include "core/proto/handle.h"
+#include "tools/handle.h"
 
-enum { CHECKED = 104, STATE = 112, RESERVED = 96 };
+enum { STATE = 112, RESERVED = 96 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* A second writing of the check: FNV-1a, little-endian. */
-static void put_check(uint8_t *handle)
-{
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (unsigned i = 0; i < CHECKED; i++)
-		h = (h ^ handle[i]) * 0x100000001b3ull;
-	for (unsigned i = 0; i < 8; i++)
-		handle[CHECKED + i] = (uint8_t)(h >> 8 * i);
-}
 
 static void check_taken(const uint8_t *handle, const struct braid_handle *h)
 {
@@ -57,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(handle, data, size < sizeof(handle) ? size : sizeof(handle));
 	if (size > sizeof(handle) && data[sizeof(handle)] & 1)
-		put_check(handle);
+		handle_put_check(handle);
 	memset(&h, 0x5a, sizeof(h));
 	before = h;
 	err = braid_handle_unpack(handle, &h);

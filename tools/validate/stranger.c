@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/handle.h"
 #include "tools/tcp.h"
 #include "tools/validate/far.h"
 #include "tools/validate/path.h"
@@ -77,20 +78,6 @@ static void refused(struct validate *v, struct pair *p, uint8_t *wrong, const ch
 	saw(v, "%s: %s", what, res == ncclSuccess ? "no comm" : net_result_name(res));
 }
 
-/* Where things are in a handle: docs/dev/wire.md. */
-enum { AT_VERSIONS = 8, AT_TOKEN = 40, TOKEN_SIZE = 32, AT_CHECK = 104 };
-
-/* Make the check right again, so that only what was changed is wrong. */
-static void put_check(uint8_t *handle)
-{
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (int i = 0; i < AT_CHECK; i++)
-		h = (h ^ handle[i]) * 0x100000001b3ull;
-	for (int i = 0; i < 8; i++)
-		handle[AT_CHECK + i] = (uint8_t)(h >> 8 * i);
-}
-
 static void wrong_handle(struct validate *v, void (*change)(uint8_t *handle), const char *what)
 {
 	_Alignas(16) uint8_t wrong[NCCL_NET_HANDLE_MAXSIZE];
@@ -119,8 +106,8 @@ static void zero_handle(struct validate *v)
 
 static void put_versions(uint8_t *handle)
 {
-	memset(handle + AT_VERSIONS, 0xff, 4);		/* the least and the most */
-	put_check(handle);
+	memset(handle + HANDLE_AT_VERSIONS, 0xff, 4);
+	handle_put_check(handle);
 }
 
 static void other_version(struct validate *v)
@@ -130,9 +117,9 @@ static void other_version(struct validate *v)
 
 static void put_token(uint8_t *handle)
 {
-	for (int i = 0; i < TOKEN_SIZE; i++)
-		handle[AT_TOKEN + i] ^= 0x55;
-	put_check(handle);
+	for (int i = 0; i < HANDLE_TOKEN_SIZE; i++)
+		handle[HANDLE_AT_TOKEN + i] ^= 0x55;
+	handle_put_check(handle);
 }
 
 /* Over a link that is up, so that the peer's answer is what counts. */
@@ -156,7 +143,7 @@ static void wrong_token(struct validate *v)
 
 static void put_damage(uint8_t *handle)
 {
-	handle[AT_TOKEN] ^= 0x55;
+	handle[HANDLE_AT_TOKEN] ^= 0x55;
 }
 
 static void damaged_handle(struct validate *v)

@@ -21,7 +21,7 @@ enum { BRAID_STOPPED_TEXT = 400 };
 const char *braid_stopped_why(const struct braid_link *link, char ret[BRAID_STOPPED_TEXT]);
 /* The same for a process that a hello named, before there is a link. */
 const char *braid_stopped_peer(const char *host, uint32_t pid, char ret[BRAID_STOPPED_TEXT]);
-/* What the service thread of that link's peer does, if its process is on this host. */
+/* The state of the service thread of that link's peer, if its process is on this host. */
 struct braid_thread braid_stopped_seen(const struct braid_link *link);
 /* The clause for a service thread in that state. */
 const char *braid_stopped_text(const struct braid_thread *t, uint32_t pid,

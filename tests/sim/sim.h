@@ -155,7 +155,7 @@ void sim_proc_exit(struct sim_proc *p);
 void sim_proc_kill(struct sim_proc *p);
 void sim_proc_stop(struct sim_proc *p);
 void sim_proc_cont(struct sim_proc *p);
-/* What the process has allocated, and how much of it is in memory: bytes. */
+/* The bytes that the process has allocated, and how many of these are in memory. */
 void sim_proc_memory(const struct sim_proc *p, uint64_t *ret_allocated, uint64_t *ret_resident);
 /* Prints the last lines of the processes' logs to stderr. */
 void sim_log_tell(void);

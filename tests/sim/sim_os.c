@@ -390,7 +390,7 @@ static ssize_t os_sendmsg(int fd, const struct msghdr *msg, int flags)
 	return (ssize_t)n;
 }
 
-/* What the error queue says: one range of calls that the kernel has let go of. */
+/* A message of the error queue: one range of calls whose memory the kernel reads no more. */
 static ssize_t notified(struct end *e, struct msghdr *msg)
 {
 	struct cmsghdr *c = CMSG_FIRSTHDR(msg);

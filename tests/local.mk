@@ -677,9 +677,6 @@ tests_faults_faults_SOURCES = \
 	tests/faults/witness.c \
 	tests/faults/witness.h \
 	tests/lib/queued.h
-if WITH_UCX
-tests_faults_faults_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_UCX
-endif
 tests_faults_faults_LDADD = $(tools_libs)
 
 # Faults of set-up, step by step: tests/faults/setup --help.
@@ -697,9 +694,6 @@ tests_faults_setup_SOURCES = \
 	tests/lib/fault.c \
 	tests/lib/fault.h \
 	tests/lib/queued.h
-if WITH_UCX
-tests_faults_setup_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_UCX
-endif
 tests_faults_setup_LDADD = $(tools_libs)
 
 # What thousands of peers cost one process: see the head of scale.c.

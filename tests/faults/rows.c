@@ -5,6 +5,8 @@
  * Faults that need no second process or no network are tested elsewhere: F06 to F09, F33 to F36 and
  * F41 in tests/abi, F15 in test_fault.  F14, F22 to F24 and F45 concern RDMA and SMC: no row here.
  */
+#include "config.h"
+
 #include "tests/faults/play.h"
 
 #define BOTH (CHECK | SOAK)

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "config.h"
+
 #include "tests/faults/setup.h"
 #include "tools/opt.h"
 

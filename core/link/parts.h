@@ -140,6 +140,7 @@ struct braid_link_dial {		/* core/setup/dial.c */
 	uint16_t base;			/* of its lanes' ports: core/base/ports.h */
 	uint64_t crossed_ns;		/* first refusal of the peer's dial: core/setup/cross.c */
 	bool alone;			/* no link that the peer dials takes its place */
+	bool unanswered;		/* our dial had no answer when the peer's dial came */
 	int err;			/* how the last dial ended */
 	uint8_t stage;			/* how far that dial got: core/setup/why.h */
 };

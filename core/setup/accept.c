@@ -147,8 +147,19 @@ static int admit_lane(struct braid_conn *c)
 	return 0;
 }
 
+/* The peer's dial may end ours: note before that whether ours gets nowhere, for say_whose(). */
+static void note_own_dial(struct braid_link *link, uint64_t now)
+{
+	const struct braid_conn *own = link->dial.conn;
+
+	if (own && own->state == BRAID_CONN_CONNECT &&
+	    braid_since(own->began_ns, now) >= SLOW_MS * MS)
+		link->dial.unanswered = true;
+}
+
 static int accept_admit(struct braid_conn *c)
 {
+	uint64_t now = braid_os->now_ns();
 	struct braid_link_key key;
 	struct braid_link *link;
 	int err;
@@ -157,9 +168,11 @@ static int accept_admit(struct braid_conn *c)
 		return admit_lane(c);
 	key_of_hello(c, &key);
 	link = key.self_accepted || !braid_param.share ? NULL : braid_link_find(&key, true);
+	if (link)
+		note_own_dial(link, now);
 	if (!c->tr) {
 		c->mine.status = BRAID_HELLO_NO_TRANSPORT;
-	} else if (link && braid_cross_refuse(link, braid_os->now_ns())) {
+	} else if (link && braid_cross_refuse(link, now)) {
 		c->mine.status = BRAID_HELLO_CROSSED;
 	} else {
 		err = braid_os->random(&c->mine.ident, sizeof(c->mine.ident));
@@ -173,12 +186,9 @@ static int accept_admit(struct braid_conn *c)
 /* --- the socket becomes a lane, or is closed ----------------------------------------------- */
 
 /* The peer's dial makes the link that we dial, too.  Say so if ours gets nowhere. */
-static void say_whose(const struct braid_link *link, const struct braid_conn *c, uint64_t now)
+static void say_whose(const struct braid_link *link, const struct braid_conn *c)
 {
-	const struct braid_conn *own = link->dial.conn;
-
-	if (link->dial.err || (own && own->state == BRAID_CONN_CONNECT &&
-			       braid_since(own->began_ns, now) >= SLOW_MS * MS))
+	if (link->dial.err || link->dial.unanswered)
 		braid_info("device %s, peer %s: our own dial has not come through (%s); the "
 			   "peer's carries our connections, too", c->dev->net.name, link->peer,
 			   link->dial.err ? strerror(-link->dial.err) : "no answer yet");
@@ -206,7 +216,7 @@ static int accepted(struct braid_conn *c, uint64_t now, uint32_t *ret_link)
 	if (link && !braid_param.share && atomic_load(&link->state) == BRAID_LINK_DIALING)
 		link = NULL;
 	if (link) {
-		say_whose(link, c, now);
+		say_whose(link, c);
 		if (link->dial.conn)
 			braid_handshake_end(link->dial.conn);
 		*ret_link = link->number;

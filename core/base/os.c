@@ -289,6 +289,13 @@ static int os_thread_start(pthread_t *ret, void *(*fn)(void *), void *arg, const
 	return -err;
 }
 
+static void os_nap(uint64_t ns)
+{
+	const struct timespec nap = { .tv_nsec = (long)ns };
+
+	nanosleep(&nap, NULL);
+}
+
 static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 {
 	static const struct timespec nap = { .tv_nsec = 100000 };
@@ -329,6 +336,7 @@ void braid_os_discard(void *mem, size_t len)
 
 static const struct braid_os real = {
 	.now_ns = os_now_ns,
+	.nap = os_nap,
 	.random = os_random,
 	.socket = os_socket,
 	.bind = bind,

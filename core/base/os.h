@@ -26,6 +26,7 @@ struct ifaddrs;
 
 struct braid_os {
 	uint64_t (*now_ns)(void);			/* monotonic */
+	void (*nap)(uint64_t ns);			/* less than a second */
 	int (*random)(void *buf, size_t len);		/* cryptographic; 0 or a negative errno */
 
 	int (*socket)(int family, int protocol);	/* SOCK_STREAM */

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "core/dev.h"
 #include "core/base/flight.h"
@@ -334,9 +333,8 @@ bool braid_stops_past(const struct braid_dev *dev, const struct braid_stops *s)
 
 int braid_stops_wait(const struct braid_dev *dev)
 {
-	struct timespec nap = { .tv_nsec = NAP_NS };
+	uint64_t nap = NAP_NS, until;
 	struct braid_stops s;
-	uint64_t until;
 
 	braid_stops_mark(dev, &s);
 	if (braid_stops_past(dev, &s))
@@ -349,9 +347,9 @@ int braid_stops_wait(const struct braid_dev *dev)
 				   "[nic-keeps-memory]", dev->net.name, WAIT_MS / 1000);
 			return -ETIMEDOUT;
 		}
-		nanosleep(&nap, NULL);
-		if (nap.tv_nsec < NAP_MAX_NS)
-			nap.tv_nsec *= 2;
+		braid_os->nap(nap);
+		if (nap < NAP_MAX_NS)
+			nap *= 2;
 	}
 	return 0;
 }

@@ -612,6 +612,7 @@ static unsigned os_cpus(void)
 
 const struct braid_os sim_os = {
 	.now_ns = os_now,
+	.nap = sim_sleep,
 	.random = os_random,
 	.socket = os_socket,
 	.bind = os_bind,

@@ -106,6 +106,7 @@ unit_tests = \
 	tests/unit/test_rma_apply \
 	tests/unit/test_rma_channel \
 	tests/unit/test_rma_get \
+	tests/unit/test_rma_join \
 	tests/unit/test_rma_land \
 	tests/unit/test_rma_order \
 	tests/unit/test_rma_post \

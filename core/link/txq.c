@@ -229,6 +229,42 @@ char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct bra
 	return add(lane, h, h->len, NULL, owner);
 }
 
+/* Has a carrier, or a checksum, seen some of the newest frame? */
+static bool newest_is_begun(const struct braid_lane *lane)
+{
+	const struct braid_txq *q = &lane->tx;
+
+	return q->f_sent == q->f_head || lane->pushing ||
+	       (q->part && q->f_sent + 1 == q->f_head) ||
+	       q->f[(q->f_head - 1) & q->fmask].summed;
+}
+
+char *braid_tx_lengthen(struct braid_lane *lane, uint32_t n, uint32_t most,
+			struct braid_xfer *joins)
+{
+	struct braid_txq *q = &lane->tx;
+	struct braid_txf *f = &q->f[(q->f_head - 1) & q->fmask];
+	struct braid_xfer *x;
+	char *at;
+
+	braid_assert_locked(&lane->link->lock);
+	if (newest_is_begun(lane))
+		return NULL;
+	x = f->owner;
+	if (!x || x->comm != joins->comm || x->until_acked || q->ring[f->off] != BRAID_F_EAGER ||
+	    f->inl == BRAID_HDR_SIZE || f->inl + n > BRAID_HDR_SIZE + most ||
+	    f->off + f->inl + n > q->ring_size || q->head - q->tail + n > q->bytes_max)
+		return NULL;
+	at = q->ring + f->off + f->inl;
+	braid_hdr_lengthen(q->ring + f->off, n);
+	f->inl += n;
+	q->head += n;
+	q->unsent += n;
+	joins->joined = x->joined;
+	x->joined = joins;
+	return at;
+}
+
 /* Free the ring before the oldest frame, or all of it if no frame is left. */
 void braid_txq_give_back(struct braid_txq *q)
 {

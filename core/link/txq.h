@@ -140,6 +140,14 @@ void braid_tx_add_chunk(struct braid_lane *lane, struct braid_hdr *h, const char
 /* As braid_tx_add(); the caller writes the h->len bytes of payload to the place returned. */
 char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct braid_xfer *owner);
 
+/*
+ * Lengthen the newest frame by n bytes of payload, which the caller writes to the place returned.
+ * `joins` is done with it.  NULL: it is not a copied EAGER of that xfer's comm, a carrier may have
+ * some of it, or its payload would have more than `most` bytes or not fit.
+ */
+char *braid_tx_lengthen(struct braid_lane *lane, uint32_t n, uint32_t most,
+			struct braid_xfer *joins);
+
 /* The peer acknowledges `frames` in all: 0, or -EPROTO if fewer were queued. */
 int braid_tx_acked(struct braid_lane *lane, uint32_t frames);
 

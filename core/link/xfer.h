@@ -45,6 +45,7 @@ struct braid_xfer {
 	enum braid_xfer_imm imm;
 	uint8_t slot, slot_turn;	/* BY_SLOT */
 	atomic_bool *done;		/* set when no part is left */
+	struct braid_xfer *joined;	/* others that its only frame carries: done with it */
 	uint64_t posted_ns;		/* when posted, if it is one of those timed; else 0 */
 	struct braid_mr *mr;		/* of its memory; or NULL */
 	struct braid_place to;
@@ -52,11 +53,16 @@ struct braid_xfer {
 
 static inline void braid_xfer_part_done(struct braid_xfer *x)
 {
+	struct braid_xfer *next;
+
 	if (--x->parts)
 		return;
 	if (__builtin_expect(x->posted_ns != 0, false))
 		x->ops->timed(x);
-	atomic_store_explicit(x->done, true, memory_order_release);
+	for (; x; x = next) {		/* once it is done, its owner may use it again */
+		next = x->joined;
+		atomic_store_explicit(x->done, true, memory_order_release);
+	}
 }
 
 static inline bool braid_xfer_is_gpu(const struct braid_xfer *x)

@@ -156,6 +156,14 @@ static inline void braid_hdr_pack(const struct braid_hdr *h, void *to)
 		w->size = htole64(h->size);
 }
 
+/* Let n more bytes of payload follow an EAGER's packed header. */
+static inline void braid_hdr_lengthen(void *hdr, uint32_t n)
+{
+	struct braid_wire_hdr *w = hdr;
+
+	w->len = htole32(le32toh(w->len) + n);
+}
+
 /* 0 or -EBADMSG: unknown type or flag, a length or size beyond what its type may have. */
 int braid_hdr_unpack(const void *from, struct braid_hdr *ret);
 /* Read a header of our own, sealed or not: the fields that braid_hdr_pack() was given. */

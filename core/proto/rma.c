@@ -70,6 +70,7 @@ int braid_rma_unpack(const void *from, size_t n, struct braid_rma_hdr *ret)
 		return -EBADMSG;
 	if (check_what(ret->what) || ret->size > BRAID_MSG_MAX || ret->offset > BRAID_MSG_MAX)
 		return -EBADMSG;
-	n -= BRAID_RMA_HDR_SIZE;
-	return n == (ret->what & BRAID_RMA_DATA ? ret->size : 0) ? 0 : -EBADMSG;
+	if (!(ret->what & BRAID_RMA_DATA))
+		return BRAID_RMA_HDR_SIZE;
+	return ret->size <= n - BRAID_RMA_HDR_SIZE ? BRAID_RMA_HDR_SIZE + (int)ret->size : -EBADMSG;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rma.h - the operations of a channel: what an EAGER frame carries on a comm for one-sided traffic.
+ * rma.h - the operations of a channel: what EAGER frames carry on a comm for one-sided traffic.
  *
  * docs/dev/wire.md, One-sided, says what each means.
  */
@@ -17,6 +17,7 @@ enum {
 	BRAID_RMA_TURNS = 128,		/* puts by one slot that it can tell apart */
 	BRAID_RMA_SLOT = 1 << 16,	/* in `id` of BULK, with the turn times 256, and the slot */
 	BRAID_RMA_TAKES_SLOTS = 1,	/* in n of a CREDIT */
+	BRAID_RMA_TAKES_JOINED = 2,	/* the same: several operations in a frame */
 };
 
 enum braid_rma_what {
@@ -39,7 +40,10 @@ struct braid_rma_hdr {
 };
 
 void braid_rma_pack(const struct braid_rma_hdr *h, void *to);
-/* `n`: bytes of the frame's payload.  0, or -EBADMSG: no such operation, or of another size. */
+/*
+ * `n`: bytes of the frame's payload from here on.  Returns those of this operation and its data, or
+ * -EBADMSG: there is no such operation, or it lacks bytes.
+ */
 int braid_rma_unpack(const void *from, size_t n, struct braid_rma_hdr *ret);
 
 #endif

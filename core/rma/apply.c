@@ -184,49 +184,64 @@ static int bulk(struct braid_rma_channel *ch, struct braid_rma_order *o, struct 
 	return err;
 }
 
-int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
+/* One operation; `bytes`: its data. */
+static int apply(struct braid_rma_channel *ch, const struct braid_rma_hdr *h, const char *bytes)
 {
 	struct braid_rma_window *w = NULL, *word;
 	struct braid_rma_order *o;
-	struct braid_rma_hdr h;
 	int err = 0;
 
-	braid_assert_locked(&ch->comm->link->lock);
-	if (braid_rma_unpack(payload, n, &h))
-		return -EBADMSG;
-	if (h.what == BRAID_RMA_RANK) {
-		ch->rank = (int)h.id;
+	if (h->what == BRAID_RMA_RANK) {
+		ch->rank = (int)h->id;
 		return 0;
 	}
-	if (!(h.what & BRAID_RMA_SIGNAL) || h.what & (BRAID_RMA_DATA | BRAID_RMA_BULK)) {
-		if (look(ch, h.window, h.offset, h.size, &w))
+	if (!(h->what & BRAID_RMA_SIGNAL) || h->what & (BRAID_RMA_DATA | BRAID_RMA_BULK)) {
+		if (look(ch, h->window, h->offset, h->size, &w))
 			return -EBADMSG;
 	}
-	if (h.what & BRAID_RMA_SIGNAL &&
-	    (h.signal_offset % sizeof(h.value) ||
-	     look(ch, h.signal_window, h.signal_offset, sizeof(h.value), &word)))
+	if (h->what & BRAID_RMA_SIGNAL &&
+	    (h->signal_offset % sizeof(h->value) ||
+	     look(ch, h->signal_window, h->signal_offset, sizeof(h->value), &word)))
 		return -EBADMSG;
-	o = braid_rma_order_of(ch, h.context);
+	o = braid_rma_order_of(ch, h->context);
 	if (!o)
 		return -ENOMEM;
-	if (h.what == BRAID_RMA_GET) {
+	if (h->what == BRAID_RMA_GET) {
 		if (w)
-			return answer(ch, &h, w);
+			return answer(ch, h, w);
 		braid_comm_give_up(ch->comm, "a window is closed here");
 		braid_comm_fail(ch->comm, -ECANCELED);
 		return 0;
 	}
 	braid_count(&ch->comm->done.messages, 1);
-	braid_count(&ch->comm->done.bytes, h.size);
-	if (h.what & BRAID_RMA_DATA && w)
-		err = data(ch, o, w, &h, payload + BRAID_RMA_HDR_SIZE);
-	else if (h.what & BRAID_RMA_BULK)
-		err = bulk(ch, o, w, &h);
-	if (err || !(h.what & BRAID_RMA_SIGNAL))
+	braid_count(&ch->comm->done.bytes, h->size);
+	if (h->what & BRAID_RMA_DATA && w)
+		err = data(ch, o, w, h, bytes);
+	else if (h->what & BRAID_RMA_BULK)
+		err = bulk(ch, o, w, h);
+	if (err || !(h->what & BRAID_RMA_SIGNAL))
 		return err;
-	if (h.what & BRAID_RMA_ORDERED)
-		return braid_rma_end_epoch(ch, o, &h);
-	if (h.what & BRAID_RMA_DATA && w && w->mr->gpu)
+	if (h->what & BRAID_RMA_ORDERED)
+		return braid_rma_end_epoch(ch, o, h);
+	if (h->what & BRAID_RMA_DATA && w && w->mr->gpu)
 		return 0;		/* its landing applies the signal */
-	return braid_rma_apply_signal(ch, h.signal_window, h.signal_offset, h.value);
+	return braid_rma_apply_signal(ch, h->signal_window, h->signal_offset, h->value);
+}
+
+int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n)
+{
+	int err = 0;
+
+	braid_assert_locked(&ch->comm->link->lock);
+	do {
+		struct braid_rma_hdr h;
+		int used = braid_rma_unpack(payload, n, &h);
+
+		if (used < 0)
+			return used;
+		err = apply(ch, &h, payload + BRAID_RMA_HDR_SIZE);
+		payload += used;
+		n -= (size_t)used;
+	} while (n && !err && !braid_comm_drains(ch->comm));
+	return err;
 }

@@ -2,8 +2,9 @@
 /*
  * post.c - operations that this rank posts, from iput() to the lanes.
  *
- * An operation leaves as one frame, with the bytes of a small put in it.  Those of a large one
- * follow in chunks.  It waits in the channel's queue, in order, while its target has not registered
+ * An operation leaves in one frame, with the bytes of a small put in it.  Those of a large one
+ * follow in chunks.  A small one joins the frame of the operation before it while that is still
+ * queued, as in a burst of puts: most of what a small operation costs is its frame.  It waits in the channel's queue, in order, while its target has not registered
  * the window, or home has no room.
  */
 #include "core/rma/rma_int.h"
@@ -18,6 +19,7 @@
 #include "core/proto/frame.h"
 
 enum {
+	JOINED_MAX = 2048,		/* bytes of a frame that operations join */
 	AHEAD_MAX = 2048,		/* signals sent while chunks sent before may be missing */
 	REMOTE_MAX = 65536,		/* windows open at one target */
 };
@@ -122,15 +124,33 @@ static bool has_room(const struct braid_rma_channel *ch, size_t len)
 	return braid_txq_room(&braid_link_home(ch->comm->link)->tx, BRAID_RMA_HDR_SIZE + len);
 }
 
-static void send_frame(struct braid_rma_channel *ch, const struct braid_rma_hdr *h,
-		       const char *data, uint32_t len, struct braid_xfer *owner)
+/* A new frame for an operation and its data, n bytes: their place. */
+static char *new_frame(struct braid_rma_channel *ch, uint32_t n, struct braid_xfer *owner)
 {
 	struct braid_hdr f = {
 		.type = BRAID_F_EAGER, .comm = ch->comm->id, .seq = ch->next_seq++,
-		.len = BRAID_RMA_HDR_SIZE + len, .size = BRAID_RMA_HDR_SIZE + len,
+		.len = n, .size = n,
 	};
-	char *at = braid_tx_add_room(braid_link_home(ch->comm->link), &f, owner);
 
+	return braid_tx_add_room(braid_link_home(ch->comm->link), &f, owner);
+}
+
+/* Its place in the frame of the operation before it, or NULL. */
+static char *join(struct braid_rma_channel *ch, uint32_t n, struct braid_xfer *x)
+{
+	return ch->takes_joined && !x->until_acked ?
+		       braid_tx_lengthen(braid_link_home(ch->comm->link), n, JOINED_MAX, x) : NULL;
+}
+
+/* owner: NULL if nothing is done once the frame has left. */
+static void send_op(struct braid_rma_channel *ch, const struct braid_rma_hdr *h, const char *data,
+		    uint32_t len, struct braid_xfer *owner)
+{
+	uint32_t n = BRAID_RMA_HDR_SIZE + len;
+	char *at = owner ? join(ch, n, owner) : NULL;
+
+	if (!at)
+		at = new_frame(ch, n, owner);
 	braid_rma_pack(h, at);
 	if (len)
 		memcpy(at + BRAID_RMA_HDR_SIZE, data, len);
@@ -142,7 +162,7 @@ static bool send_rank(struct braid_rma_channel *ch)
 
 	if (!has_room(ch, 0))
 		return false;
-	send_frame(ch, &h, NULL, 0, NULL);
+	send_op(ch, &h, NULL, 0, NULL);
 	ch->rank_due = false;
 	return true;
 }
@@ -199,8 +219,8 @@ static bool post_now(struct braid_rma_channel *ch, struct braid_rma_op *op)
 	/* Chunks may overtake it.  Once all is done the target may close, or the slot be reused. */
 	op->x.until_acked = bulk;
 	op->x.parts += bulk;
-	send_frame(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0,
-		   op->h.what & BRAID_RMA_GET ? NULL : &op->x);
+	send_op(ch, &op->h, op->data, inlined ? (uint32_t)op->h.size : 0,
+		op->h.what & BRAID_RMA_GET ? NULL : &op->x);
 	if (op->h.what & BRAID_RMA_ORDERED) {
 		ch->epoch[op->h.context]++;
 		ch->ahead++;
@@ -297,6 +317,7 @@ void braid_rma_post(struct braid_rma_channel *ch, struct braid_rma_op *op, bool 
 	op->x.ops = &ops;
 	op->x.comm = c->id;
 	op->x.parts = 1;
+	op->x.joined = NULL;
 	op->x.done = &op->done;
 	op->x.mr = op->mr;
 	op->x.imm = BRAID_XFER_BY_HDR;
@@ -393,6 +414,7 @@ int braid_rma_window_came(struct braid_lane *lane, struct braid_comm *c)
 	struct braid_rma_remote *r;
 
 	ch->takes_slots = h->n & BRAID_RMA_TAKES_SLOTS;
+	ch->takes_joined = h->n & BRAID_RMA_TAKES_JOINED;
 	if (h->rseq < ch->remote_next)
 		return keys_came(lane, ch);
 	if (h->rseq == UINT32_MAX || ch->nremote == REMOTE_MAX)

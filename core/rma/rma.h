@@ -140,6 +140,7 @@ struct braid_rma_channel {
 	uint64_t slots;			/* of BULK operations not taken back yet: a bit each */
 	uint8_t turn[BRAID_RMA_SLOTS];	/* of the next operation of that slot */
 	bool takes_slots;		/* the target lets immediate data name chunks by them */
+	bool takes_joined;		/* the target takes several operations in a frame */
 	bool rank_due;
 	atomic_bool waits;		/* a hint: the queue is not empty */
 	/* of the target */

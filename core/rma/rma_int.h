@@ -65,7 +65,7 @@ bool braid_rma_announce(struct braid_comm *c);	/* false: no room for all */
 
 /* --- apply.c ---------------------------------------------------------------------------------- */
 
-/* An operation is here: 0, or -EBADMSG or -ENOMEM, and nothing was changed. */
+/* A frame's operations are here: 0, or -EBADMSG or -ENOMEM, and that one changed nothing. */
 int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n);
 /* Is there a reply from the memory of `mr`? */
 bool braid_rma_replies_use(const struct braid_rma_channel *ch, const struct braid_mr *mr);

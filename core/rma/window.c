@@ -270,7 +270,7 @@ static bool send_open(struct braid_rma_channel *ch, const struct braid_rma_windo
 	struct braid_comm *c = ch->comm;
 	struct braid_hdr h = {
 		.type = BRAID_F_CREDIT, .comm = c->id, .rseq = w->number, .size = w->size,
-		.n = BRAID_RMA_TAKES_SLOTS,
+		.n = BRAID_RMA_TAKES_SLOTS | BRAID_RMA_TAKES_JOINED,
 	};
 	uint8_t keys[4 * BRAID_PATHS_MAX];
 

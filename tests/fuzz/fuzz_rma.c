@@ -133,6 +133,7 @@ static void post(void)
 	struct braid_comm *c = w.comm[US][1];
 	struct op *o = NULL;
 	struct braid_rma_op *op;
+	bool more;
 
 	for (unsigned i = 0; i < OPS && !o; i++)
 		o = w.op[i].op ? NULL : &w.op[i];
@@ -142,6 +143,7 @@ static void post(void)
 	assert(op);
 	op->h.what = kinds[byte() % sizeof(kinds)];
 	op->h.context = byte() & 1;
+	more = op->h.context;
 	op->h.window = byte() % WINDOWS;
 	op->h.offset = some_size();
 	if (op->h.what & (BRAID_RMA_DATA | BRAID_RMA_BULK | BRAID_RMA_GET))
@@ -158,7 +160,7 @@ static void post(void)
 	op->mr = op->h.size ? &local : NULL;
 	o->op = op;
 	braid_lock_wait(&c->link->lock);
-	braid_rma_post(c->channel, op, false);
+	braid_rma_post(c->channel, op, more);
 	braid_unlock(&c->link->lock);
 }
 

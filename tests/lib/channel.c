@@ -129,7 +129,7 @@ uint64_t word_at(const struct win *w, uint64_t offset)
 
 /* --- operations ---------------------------------------------------------------------------- */
 
-struct braid_rma_op *post(struct braid_rma_hdr h, void *data)
+static struct braid_rma_op *post_op(struct braid_rma_hdr h, void *data, bool more)
 {
 	struct braid_link *link = ca->comm->link;
 	struct braid_rma_op *op;
@@ -139,9 +139,19 @@ struct braid_rma_op *post(struct braid_rma_hdr h, void *data)
 	op->h = h;
 	op->data = data;
 	op->mr = data ? &local_mr : NULL;
-	braid_rma_post(ca, op, false);
+	braid_rma_post(ca, op, more);
 	braid_unlock(&link->lock);
 	return op;
+}
+
+struct braid_rma_op *post(struct braid_rma_hdr h, void *data)
+{
+	return post_op(h, data, false);
+}
+
+struct braid_rma_op *post_more(struct braid_rma_hdr h, void *data)
+{
+	return post_op(h, data, true);
 }
 
 bool op_done(struct braid_rma_op *op)

@@ -46,6 +46,7 @@ uint64_t word_at(const struct win *w, uint64_t offset);
 
 /* Post an operation at A; `data`, the bytes of a put or the place of a get, may be NULL. */
 struct braid_rma_op *post(struct braid_rma_hdr h, void *data);
+struct braid_rma_op *post_more(struct braid_rma_hdr h, void *data);	/* of a burst that goes on */
 bool op_done(struct braid_rma_op *op);	/* after a call, as test() makes it */
 int op_end(struct braid_rma_op *op);	/* it must be done: free it, and return its error */
 /* Have both ends move until it is done and nothing is on its way; free it. */

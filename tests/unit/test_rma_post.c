@@ -47,7 +47,8 @@ static struct braid_rma_hdr pass_op(unsigned what)
 	struct braid_rma_hdr ret;
 	const struct null_lane *lane = null_of(pair.end[A]->lane[0]);
 
-	assert_int_equal(braid_rma_unpack(lane->wire + lane->beg + BRAID_HDR_SIZE, h.len, &ret), 0);
+	assert_int_equal(braid_rma_unpack(lane->wire + lane->beg + BRAID_HDR_SIZE, h.len, &ret),
+			 h.len);
 	assert_int_equal(ret.what, what);
 	pass_frame(A, BRAID_F_EAGER);
 	return ret;

@@ -422,5 +422,6 @@ int braid_lane_next(struct braid_lane *lane, const struct braid_can *can, struct
 	braid_assert_locked(&lane->link->lock);
 	if (lane->tx.f_sent == lane->tx.f_head)
 		return 0;
+	lane->tx.offered = lane->tx.f_head;
 	return can->iov ? next_bytes(lane, can, ret) : next_message(lane, can, ret);
 }

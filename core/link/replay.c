@@ -23,6 +23,7 @@ int braid_tx_rewind(struct braid_lane *lane, uint32_t frames)
 	q->f_peer_acked = frames;
 	braid_txq_pop_acked(lane);
 	q->f_sent = frames;
+	q->offered = q->f_head;
 	q->part = 0;
 	q->starts = 0;
 	q->unsent = 0;
@@ -131,6 +132,7 @@ int braid_tx_take_over(struct braid_lane *from, struct braid_lane *to, bool but_
 	for (uint32_t i = a->f_acked; i != a->f_head; i++)
 		append(&q, a, a->f[i & a->fmask]);
 	move_frames(&q, b, to->rx_frames, but_chunks);
+	q.offered = q.f_head;
 	q.starts = 0;
 	if (kept) {
 		*kept = (struct braid_kept){ q.kept, a->ring };

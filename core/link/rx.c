@@ -317,7 +317,7 @@ static bool may_be_fast(const struct braid_lane *lane)
 	       atomic_load_explicit(&link->rx.home, memory_order_relaxed) == lane->index;
 }
 
-/* The fast path of a small message that is here whole.  False: nothing was changed. */
+/* The fast path of a small message that is here whole.  False: take the other path. */
 static bool rx_whole(struct braid_lane *lane, const char *payload, size_t n)
 {
 	const struct braid_hdr *h = &lane->rx_hdr;

@@ -229,16 +229,6 @@ char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct bra
 	return add(lane, h, h->len, NULL, owner);
 }
 
-/* Has a carrier, or a checksum, seen some of the newest frame? */
-static bool newest_is_begun(const struct braid_lane *lane)
-{
-	const struct braid_txq *q = &lane->tx;
-
-	return q->f_sent == q->f_head || lane->pushing ||
-	       (q->part && q->f_sent + 1 == q->f_head) ||
-	       q->f[(q->f_head - 1) & q->fmask].summed;
-}
-
 char *braid_tx_lengthen(struct braid_lane *lane, uint32_t n, uint32_t most,
 			struct braid_xfer *joins)
 {
@@ -248,7 +238,8 @@ char *braid_tx_lengthen(struct braid_lane *lane, uint32_t n, uint32_t most,
 	char *at;
 
 	braid_assert_locked(&lane->link->lock);
-	if (newest_is_begun(lane))
+	/* What the peer has begun to read, or has a checksum, may only be sent again unchanged. */
+	if (q->f_sent == q->f_head || q->offered == q->f_head)
 		return NULL;
 	x = f->owner;
 	if (!x || x->comm != joins->comm || x->until_acked || q->ring[f->off] != BRAID_F_EAGER ||

@@ -46,6 +46,7 @@ struct braid_txq {
 	uint32_t frames_max, bytes_max;	/* for all but control frames */
 	uint32_t f_head, f_sent, f_acked;	/* frames ever queued, handed over, acknowledged */
 	size_t part;			/* bytes of frame f_sent already handed over */
+	uint32_t offered;		/* the last f_head by which a carrier may have seen all */
 	uint32_t f_peer_acked;		/* frames the peer has acknowledged; may be ahead of f_sent
 					 * while another thread is inside the send system call */
 	bool stamped;			/* the header at f_sent acknowledges: it must be sent */
@@ -141,9 +142,9 @@ void braid_tx_add_chunk(struct braid_lane *lane, struct braid_hdr *h, const char
 char *braid_tx_add_room(struct braid_lane *lane, struct braid_hdr *h, struct braid_xfer *owner);
 
 /*
- * Lengthen the newest frame by n bytes of payload, which the caller writes to the place returned.
- * `joins` is done with it.  NULL: it is not a copied EAGER of that xfer's comm, a carrier may have
- * some of it, or its payload would have more than `most` bytes or not fit.
+ * Lengthen the newest frame by n bytes of payload, which the caller writes to the place returned;
+ * `joins` is done when the frame is.  NULL: a carrier was offered the frame, it is not a copied
+ * EAGER of that xfer's comm, or its payload would have more than `most` bytes or not fit.
  */
 char *braid_tx_lengthen(struct braid_lane *lane, uint32_t n, uint32_t most,
 			struct braid_xfer *joins);

@@ -51,7 +51,8 @@ int braid_open_came(struct braid_lane *lane);
 void braid_comm_rx_nohdr(struct braid_lane *lane, uint16_t seq);
 /*
  * Fast path of a message that is here whole: if it is small, and for the oldest receive, copy its
- * payload there and complete the receive.  False: it is not, and nothing was changed.
+ * payload there and complete the receive.  False: it is not, and nothing was changed; or, of
+ * one-sided operations, one is wrong, and rx_end() says so.
  */
 bool braid_comm_rx_fast(struct braid_lane *lane, const char *payload);	/* an EAGER in rx_hdr */
 /* The same without a header: `imm` of braid_short(). */

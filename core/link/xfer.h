@@ -45,7 +45,7 @@ struct braid_xfer {
 	enum braid_xfer_imm imm;
 	uint8_t slot, slot_turn;	/* BY_SLOT */
 	atomic_bool *done;		/* set when no part is left */
-	struct braid_xfer *joined;	/* others that its only frame carries: done with it */
+	struct braid_xfer *joined;	/* others in its only frame, done when it is; or NULL */
 	uint64_t posted_ns;		/* when posted, if it is one of those timed; else 0 */
 	struct braid_mr *mr;		/* of its memory; or NULL */
 	struct braid_place to;

@@ -4,8 +4,10 @@
  *
  * An operation leaves in one frame, with the bytes of a small put in it.  Those of a large one
  * follow in chunks.  A small one joins the frame of the operation before it while that is still
- * queued, as in a burst of puts: most of what a small operation costs is its frame.  It waits in the channel's queue, in order, while its target has not registered
- * the window, or home has no room.
+ * queued, as in a burst of puts: most of what a small operation costs is its frame.
+ *
+ * An operation waits in the channel's queue, in order, while its target has not registered the
+ * window, or home has no room.
  */
 #include "core/rma/rma_int.h"
 

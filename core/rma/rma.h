@@ -6,7 +6,7 @@
  * rank belongs to the k-th of every other, so its number names it everywhere.  A rank that puts
  * opens a comm to its target, a *channel*.  Frames of a channel have these meanings:
  *
- *   EAGER	an operation (core/proto/rma.h): in order, on the home lane
+ *   EAGER	operations (core/proto/rma.h): in order, on the home lane
  *   CHUNK	bytes of a large put, or back to the rank that put, of a get: on any lane
  *   CREDIT	the target has registered window rseq, of `size` bytes; RETIRE: it has closed it
  *
@@ -154,7 +154,7 @@ struct braid_rma_channel {
 	int err;			/* of the operation that ended it: none is tried twice */
 	int64_t due;			/* bytes of chunks announced and not here */
 	unsigned placed;		/* windows announced with keys, and open */
-	char *scratch;			/* an operation that arrives in pieces */
+	char *scratch;			/* a frame of operations that arrives in pieces */
 	struct braid_list landings;	/* core/rma/land.c */
 	/* of both */
 	bool spread;			/* chunks may come on any lane */

@@ -65,7 +65,10 @@ bool braid_rma_announce(struct braid_comm *c);	/* false: no room for all */
 
 /* --- apply.c ---------------------------------------------------------------------------------- */
 
-/* A frame's operations are here: 0, or -EBADMSG or -ENOMEM, and that one changed nothing. */
+/*
+ * A frame's operations are here: 0, or -EBADMSG or -ENOMEM.  Then the operation that failed has
+ * changed nothing; those before it in the frame are applied.
+ */
 int braid_rma_apply(struct braid_rma_channel *ch, const char *payload, size_t n);
 /* Is there a reply from the memory of `mr`? */
 bool braid_rma_replies_use(const struct braid_rma_channel *ch, const struct braid_mr *mr);

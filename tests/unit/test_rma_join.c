@@ -12,7 +12,7 @@
 
 #include "tests/lib/channel.h"
 
-enum { SIZE = 64 * K, BURST = 5, MANY = 100, MOST = 2048 };
+enum { SIZE = 64 * K, BURST = 5, MANY = 100, MOST = 2048, HALF = BRAID_HDR_SIZE + 20 };
 
 #define SIGNAL (BRAID_RMA_SIGNAL | BRAID_RMA_ORDERED)
 
@@ -163,29 +163,21 @@ static void nothing_joins_a_frame_that_is_leaving(void **state)
 {
 	struct braid_lane *lane;
 	struct win *w = start_window();
-	struct braid_rma_op *op[4];
+	struct braid_rma_op *op[3];
 
 	(void)state;
 	lane = pair.end[A]->lane[0];
-	burst(op, 1);
-	lane->pushing = true;		/* another thread is in the system call */
+	null_of(lane)->limit = HALF;
+	op[0] = post(put8(0), bytes);
+	assert_int_equal(lane->tx.part, HALF);
 	op[1] = post_more(put8(1), bytes + 8);
-	lane->pushing = false;
 	assert_int_equal(queued(), 2);
-	lane->tx.f[(lane->tx.f_head - 1) & lane->tx.fmask].summed = true;
-	op[2] = post_more(put8(2), bytes + 16);
-	assert_int_equal(queued(), 3);
-	lane->tx.f[(lane->tx.f_head - 2) & lane->tx.fmask].summed = false;
-	assert_int_equal(frames(), 3);
-	op[3] = post_more(put8(3), bytes + 24);
-	braid_lock_wait(&pair.end[A]->lock);
-	lane->tx.part = 1;		/* its first byte has left */
-	assert_null(braid_tx_lengthen(lane, 56, MOST, &op[3]->x));
-	lane->tx.part = 0;
-	braid_unlock(&pair.end[A]->lock);
-	frames();
-	assert_all_here(w, 4);
-	end_all(op, 4);
+	op[2] = post_more(put8(2), bytes + 16);	/* nothing of the second has left */
+	assert_int_equal(queued(), 2);
+	null_of(lane)->limit = 0;
+	assert_int_equal(frames(), 2);
+	assert_all_here(w, 3);
+	end_all(op, 3);
 }
 
 static void nothing_joins_where_the_ring_ends(void **state)
@@ -222,7 +214,7 @@ static void a_frame_is_refused_where_it_goes_wrong(void **state)
 	assert_int_equal(word_at(w, SIZE - 8), 1);
 }
 
-static void a_burst_that_was_never_sent_is_lost_with_its_link(void **state)
+static void a_burst_that_was_never_sent_is_not_done_when_its_channel_closes(void **state)
 {
 	struct braid_rma_op *op[BURST];
 
@@ -237,6 +229,24 @@ static void a_burst_that_was_never_sent_is_lost_with_its_link(void **state)
 		assert_false(atomic_load(&op[i]->done));
 }
 
+/* The target has begun it, and expects it unchanged. */
+static void nothing_joins_a_frame_that_was_half_out_when_its_lane_was_lost(void **state)
+{
+	struct win *w = start_window();
+	struct braid_rma_op *op[2];
+
+	(void)state;
+	null_of(pair.end[A]->lane[0])->limit = HALF;
+	op[0] = post(put8(0), bytes);
+	assert_int_equal(pair.end[A]->lane[0]->tx.part, HALF);
+	assert_int_equal(null_deliver_some(&pair, A, 0, HALF), 1);
+	null_lose(&pair, 0);
+	op[1] = post_more(put8(1), bytes + 8);
+	null_settle(&pair);
+	assert_all_here(w, 2);
+	end_all(op, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,8 +257,9 @@ int main(void)
 		CHANNEL(nothing_joins_a_get),
 		CHANNEL(nothing_joins_a_frame_that_is_leaving),
 		CHANNEL(nothing_joins_where_the_ring_ends),
+		CHANNEL_LANES(nothing_joins_a_frame_that_was_half_out_when_its_lane_was_lost),
 		CHANNEL(a_frame_is_refused_where_it_goes_wrong),
-		CHANNEL(a_burst_that_was_never_sent_is_lost_with_its_link),
+		CHANNEL(a_burst_that_was_never_sent_is_not_done_when_its_channel_closes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,20 +55,15 @@ cut_while_lent()
 	return 1
 }
 
-# way shut|old|open - for what comes to host b by wire 1; old: for connections that there are.
+# way shut|open - for what comes to host b by wire 1.
 way()
 {
 	in_b nft delete table inet way 2>/dev/null
-	case $1 in
-	open) return ;;
-	old) rule="tcp flags & syn == syn drop" ;;
-	*) rule=drop ;;
-	esac
-	in_b nft -f - 2>"$tmp/why" <<END
+	[ "$1" = open ] || in_b nft -f - 2>"$tmp/why" <<END
 table inet way {
 	chain in {
 		type filter hook input priority 0;
-		iifname w1 $rule
+		iifname w1 drop
 	}
 }
 END
@@ -91,8 +86,8 @@ until_()			# FILE
 	done
 }
 
-# taken_back - see the head of lent.c.  The old connection has two seconds to itself, in which the
-# sender's kernel would send what it still had.
+# taken_back - see the head of lent.c.  The receiver stands still until the sender's kernel has had two
+# seconds to send what it still has: bytes of its own would end a socket that was closed.
 taken_back()
 {
 	rm -rf "$tmp/lent"
@@ -101,10 +96,12 @@ taken_back()
 	receiver=$!
 	one a send &
 	sender=$!
-	until_ up && way shut && : >"$tmp/lent/shut" && until_ gone && way old
+	until_ up && way shut && kill -STOP "$(cat "$tmp/lent/pid")" && : >"$tmp/lent/shut" &&
+		until_ gone
 	well=$?
-	[ $well != 0 ] || sleep 2
 	way open
+	[ $well != 0 ] || sleep 2
+	kill -CONT "$(cat "$tmp/lent/pid")"
 	wait $sender || well=1
 	wait $receiver || well=1
 	[ $well = 0 ] || cat "$tmp/why" "$tmp"/said.*

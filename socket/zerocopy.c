@@ -170,8 +170,10 @@ BRAID_APART ssize_t braid_zerocopy_send(struct braid_lane *lane, struct braid_ze
 		give_up(lane, "the kernel can't pin this memory");
 	else
 		braid_zerocopy_collect(lane, z);
-	atomic_fetch_add(&z->dev->zerocopy_copied, 1);
-	return braid_os->send(z->fd, p, n, flags);
+	done = braid_os->send(z->fd, p, n, flags);
+	if (done > 0)
+		atomic_fetch_add(&z->dev->zerocopy_copied, 1);
+	return done;
 }
 
 /* --- the end ------------------------------------------------------------------------------- */

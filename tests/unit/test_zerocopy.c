@@ -57,6 +57,7 @@ static struct {				/* the kernel; the lock guards the error queue */
 	atomic_uint closes;
 	const char *first;		/* the last lent piece */
 	size_t len, most;		/* most: bytes that a call takes; 0: any */
+	unsigned full;			/* so many large pieces find no room */
 	bool same_host, no_thread;
 	int recv_err;
 } k = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -130,6 +131,10 @@ static ssize_t os_send(int fd, const void *buf, size_t len, int flags)
 	if (k.most && len > k.most)
 		len = k.most;
 	if (!(flags & MSG_ZEROCOPY)) {
+		if (k.full && len >= BRAID_LEND_MIN) {
+			k.full--;
+			return fails(EAGAIN);
+		}
 		k.copied += len >= BRAID_LEND_MIN;
 		return send(fd, buf, len, flags);
 	}
@@ -502,6 +507,18 @@ static void a_kernel_without_room_copies_that_call_only(void **state)
 	assert_int_equal(infos, 0);
 }
 
+/* A kernel without room says so before it finds that the socket is full. */
+static void a_call_that_sends_nothing_does_not_count_as_copied(void **state)
+{
+	(void)state;
+	k.send_err = ENOBUFS;
+	k.full = 3;
+	k.most = 64 * K;
+	isend(LARGE, &mr);
+	assert_int_equal(k.full, 0);
+	assert_int_equal(atomic_load(&dev.zerocopy_copied), CALLS);
+}
+
 static void memory_that_can_not_be_pinned_is_copied_from_then_on(void **state)
 {
 	(void)state;
@@ -756,6 +773,7 @@ int main(void)
 		CASE(a_kernel_without_the_option_is_named_once_and_all_is_copied),
 		CASE(without_memory_all_is_copied),
 		CASE(a_kernel_without_room_copies_that_call_only),
+		CASE(a_call_that_sends_nothing_does_not_count_as_copied),
 		CASE(memory_that_can_not_be_pinned_is_copied_from_then_on),
 		CASE(another_error_is_the_lanes),
 		CASE(a_kernel_that_copies_after_all_is_named_once_and_lent_no_more),

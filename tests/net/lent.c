@@ -73,6 +73,7 @@ static void receiver(struct net *net)
 	void *listen = NULL, *comm = NULL;
 	struct buf b;
 	struct op op;
+	const char *got;
 	char pid[16];
 
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
@@ -87,7 +88,8 @@ static void receiver(struct net *net)
 	WAIT_FOR_MS(TRIES_MS, op_test(&op));
 	if (op.res == ncclSuccess)
 		filled(b.data, SIZE, SEED);
-	leave("got", op.res == ncclSuccess ? "it" : "an error", 2);
+	got = op.res == ncclSuccess ? "the message" : "an error";
+	leave("got", got, strlen(got));
 	OK(net_close_recv(net, comm));
 	OK(net_close_listen(net, listen));
 	meet_end(net);

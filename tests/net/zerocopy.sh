@@ -96,7 +96,7 @@ taken_back()
 	receiver=$!
 	one a send &
 	sender=$!
-	until_ up && way shut && kill -STOP "$(cat "$tmp/lent/pid")" && : >"$tmp/lent/shut" &&
+	until_ up && kill -STOP "$(cat "$tmp/lent/pid")" && way shut && : >"$tmp/lent/shut" &&
 		until_ gone
 	well=$?
 	way open

@@ -144,7 +144,8 @@ void braid_zerocopy_collect(struct braid_lane *lane, struct braid_zerocopy *z)
 		give_up(lane, "the socket's error queue can't be read");
 	else if (news.copied)
 		give_up(lane, "the kernel copied what it was to send without a copy, as it does "
-			"within a host (loopback, veth) and for a NIC without scatter-gather");
+			"within a host (loopback, veth), for a NIC without scatter-gather, and "
+			"while packets are captured");
 }
 
 /* --- sending ------------------------------------------------------------------------------- */

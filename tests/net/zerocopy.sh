@@ -11,7 +11,8 @@ common="BRAID_SOCKET_IFNAME=w1 BRAID_PEER_TIMEOUT=20 BRAID_LANES=2"
 with_b=--verbose
 program=${BRAID_TEST_BUILDDIR:-.}/tests/net/lent
 
-# falls_back SIZES - every byte is right, and each end names the device of its lanes and the reason.
+# falls_back SIZES - every byte is right, and each end names the device of its lanes and the reason,
+# once for each connection. On a busy host a lane may get another.
 falls_back()
 {
 	env_both="$common BRAID_ZEROCOPY=1"
@@ -19,7 +20,8 @@ falls_back()
 	for log in "$tmp/err" "$tmp/err.b"; do
 		grep -q 'device w1, .* sends with copies from now on: the kernel copied' "$log" ||
 			{ echo "no word of it:"; cat "$log"; return 1; }
-		[ "$(grep -c 'lane 0 sends with copies' "$log")" = 1 ] ||
+		[ "$(grep -c 'lane 0 sends with copies' "$log")" -le \
+			$((1 + $(grep -cE 'lane 0 (has another port|is back)' "$log"))) ] ||
 			{ echo "more than one word of it:"; cat "$log"; return 1; }
 		! grep WARN "$log" || return 1
 	done
@@ -109,7 +111,7 @@ taken_back()
 	return $well
 }
 
-case_ "veth copies: every byte is right, and one line per lane says that it lends no more" \
+case_ "veth copies: every byte is right, and one line per connection says so" \
 	falls_back 64k:4m
 case_ "without BRAID_ZEROCOPY nothing is lent" off
 case_ "streams that are cut while memory is lent lose no byte" cut_while_lent

@@ -320,7 +320,8 @@ vm_tests = \
 	tests/vm/cases/rdma-pair.sh \
 	tests/vm/cases/rdma.sh \
 	tests/vm/cases/topologies.sh \
-	tests/vm/cases/ucx-rxe.sh
+	tests/vm/cases/ucx-rxe.sh \
+	tests/vm/cases/zerocopy.sh
 # SMC, of 6.12 and of 6.1, and udmabuf: some minutes each, and a kernel of backports'; make vm-smc.
 vm_smc_tests = \
 	tests/vm/cases/smc-abi.sh \
@@ -943,7 +944,7 @@ soak: soak-sim soak-sim-rma soak-faults
 
 # make vm VM_TESTS=tests/vm/cases/x.sh for some of them.  One at a time: they take all CPUs.
 VM_TESTS = $(vm_tests)
-vm_programs = tests/faults/faults
+vm_programs = tests/faults/faults tests/net/lent
 if HAVE_CMOCKA
 vm_programs += $(abi_tests)
 endif

@@ -19,7 +19,8 @@
 
 vm=$(cd "$(dirname "$0")/.." && pwd)
 if [ -z "${BRAID_TEST_GUEST-}" ]; then
-	exec "$vm/run" --guests "${guests:-1}" --minutes "${minutes:-4}" --suite "${suite-}" "$0"
+	exec "$vm/run" --guests "${guests:-1}" --minutes "${minutes:-4}" --suite "${suite-}" \
+		--nic "${nic:-virtio-net-pci}" "$0"
 fi
 guest=$BRAID_TEST_GUEST
 # shellcheck source=tests/net/lib.sh
@@ -106,10 +107,11 @@ there()
 }
 
 if [ "${guests:-1}" = 2 ]; then
-	# talk OPTIONS... - as in tests/net/lib.sh, from guest 1 to guest 2.
+	# talk OPTIONS... - as in tests/net/lib.sh, from guest 1 to guest 2; $server: the name of the port
+	# that guest 2 gave, if it is not that of serve.
 	talk()
 	{
-		port=$(take port)
+		port=$(take "${server:-port}")
 		# shellcheck disable=SC2086
 		env $env_both $env_a timeout $((60 * slow)) "$braid" perf --plugin "$plugin" \
 			--connect 10.77.0.2:"$port" --check --csv --seconds 0.05 "$@" \

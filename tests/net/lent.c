@@ -93,7 +93,6 @@ static void receiver(struct net *net)
 	OK(net_close_recv(net, comm));
 	OK(net_close_listen(net, listen));
 	meet_end(net);
-	leave("end", "", 0);
 }
 
 int main(int argc, char **argv)

@@ -159,13 +159,13 @@ taken_back()
 {
 	rm -rf "$dir"
 	mkdir "$dir"
-	there "$(lent recv) &"
+	there "{ $(lent recv) || : >$dir/bad >$dir/got; : >$dir/end; } &"
 	sh -c "$(lent "$1")" &
 	sender=$!
 	until_ up && $2
 	well=$?
 	wait $sender || well=1
-	until_ end || well=1
+	until_ end && [ ! -e "$dir/bad" ] || well=1
 	cat "$dir.$1" "$dir.recv"
 	figure "$what: $(grep 'let go' "$dir.$1"); the receiver got $(cat "$dir/got")"
 	[ $well = 0 ] && grep -q 'lane 0 is lost' "$dir.$1" && ! grep 'with copies' "$dir.$1"

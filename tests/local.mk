@@ -528,6 +528,7 @@ tests_libtest_a_SOURCES += tests/unit/lanes.c tests/unit/lanes.h tests/unit/port
 unit_tests += \
 	tests/unit/test_verbs_attr \
 	tests/unit/test_verbs_blob \
+	tests/unit/test_verbs_bounce \
 	tests/unit/test_verbs_cm \
 	tests/unit/test_verbs_direct \
 	tests/unit/test_verbs_ece \

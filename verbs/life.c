@@ -48,8 +48,8 @@ static void stop_run(struct braid_job *job)
 static bool post_invalid(struct braid_qp *w)
 {
 	struct ibv_sge sge = {
-		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = 1,
-		.lkey = ~w->m->bounce_mr->lkey,
+		.addr = (uint64_t)(uintptr_t)w->m->ack, .length = 1,
+		.lkey = ~w->m->ack_mr->lkey,
 	};
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = BRAID_WR_IS_SEND, .sg_list = &sge, .num_sge = 1,
@@ -180,6 +180,8 @@ void braid_qp_end(struct braid_qp *w)
 		braid_ibv.destroy_comp_channel(w->channel);
 	}
 	braid_qp_rings_free(w);
+	for (; w->bounces_back != w->bounces; w->bounces_back++)
+		braid_bounce_put(w->m->bounces, w->bounce[w->bounces_back % BRAID_BOUNCES].piece);
 	if (w->m)
 		braid_qp_memory_put(w->port, w->m);
 	free(w);

@@ -4,6 +4,8 @@ libbraid_core_a_SOURCES += \
 	verbs/attr.c \
 	verbs/blob.c \
 	verbs/blob.h \
+	verbs/bounce.c \
+	verbs/bounce.h \
 	verbs/cm.c \
 	verbs/cm.h \
 	verbs/direct.c \

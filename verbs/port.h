@@ -16,6 +16,7 @@
 
 #include "core/dev.h"
 #include "core/transport.h"
+#include "verbs/bounce.h"
 #include "verbs/gid.h"
 #include "verbs/lib.h"
 
@@ -47,6 +48,7 @@ struct braid_ibport {
 
 	struct braid_qp_memory *spare;	/* verbs/qp_mem.c, under a lock there */
 	unsigned nspare;
+	struct braid_bounces bounces;	/* shared by its lanes, but with BRAID_RDMA_STRICT */
 	pthread_mutex_t srq_lock;	/* only for jobs, which may hold it for long */
 	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c */
 	_Atomic(struct ibv_srq *) srq_broke;	/* the one that the device reported broken */

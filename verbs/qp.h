@@ -111,8 +111,8 @@ struct braid_qp {
 	struct braid_chain chain;
 	char *ring;			/* the lane's */
 	struct braid_ring *rings;	/* the lane's first; the NIC may still read the others */
-	uint32_t bounces;		/* ever taken */
-	uint32_t bounce_wr[BRAID_BOUNCES];	/* the work request after which a piece is free */
+	uint32_t bounces, bounces_back;	/* pieces ever taken; given back, in order */
+	struct { int piece; uint32_t wr; } bounce[BRAID_BOUNCES];	/* free after `wr` */
 	uint32_t sq_posted, sq_signal;	/* work requests ever posted; the last signalled one */
 	_Atomic uint32_t sq_done;	/* of them, known to be completed */
 	unsigned sq_max, inline_max;

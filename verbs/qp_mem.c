@@ -20,8 +20,6 @@ enum {
 	PAGE = 4096,
 };
 
-enum { BOUNCE_BYTES = BRAID_BOUNCES * BRAID_SLOT };
-
 static char *pages(size_t size)
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,10 +43,9 @@ static void unmap(void *p, size_t size)
 
 static void memory_free(struct braid_ibport *p, struct braid_qp_memory *m)
 {
-	dereg(m->bounce_mr);
 	dereg(m->ack_mr);
 	braid_slots_free(m->slots);
-	unmap(m->bounce, BOUNCE_BYTES);
+	braid_bounces_free(&m->own);
 	unmap((void *)m->ack, PAGE);
 	if (m->pd && m->pd != p->pd)
 		braid_ibv.dealloc_pd(m->pd);
@@ -58,11 +55,9 @@ static void memory_free(struct braid_ibport *p, struct braid_qp_memory *m)
 static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m, bool apart)
 {
 	m->pd = apart ? braid_ibv.alloc_pd(p->ctx) : p->pd;
-	m->bounce = pages(BOUNCE_BYTES);
 	m->ack = (void *)pages(PAGE);
-	if (m->pd && m->bounce && m->ack)
-		m->bounce_mr = braid_ibport_own(p, m->pd, m->bounce, BOUNCE_BYTES, 0);
-	return m->bounce_mr ? 0 : -ENOMEM;
+	braid_bounces_init(&m->own);
+	return m->pd && m->ack ? 0 : -ENOMEM;
 }
 
 /* Each queue pair's page has a key of its own: the peer of an earlier one knows that one's. */
@@ -92,6 +87,16 @@ static struct braid_qp_memory *spare_pop(struct braid_ibport *p)
 	return m;
 }
 
+static int bounces_join(struct braid_ibport *p, struct braid_qp_memory *m)
+{
+	struct braid_bounces *b = m->pd == p->pd ? &p->bounces : &m->own;
+	int err = braid_bounces_join(b, p, m->pd);
+
+	if (!err)
+		m->bounces = b;
+	return err;
+}
+
 struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool loop)
 {
 	bool apart = braid_param.rdma_strict && !loop;
@@ -108,7 +113,7 @@ struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool
 		err = ack_open(p, m);
 	if (!err && slots && !m->slots)
 		m->slots = braid_slots_new(p, m->pd);
-	if (err || (slots && !m->slots)) {
+	if (err || (slots && !m->slots) || (!loop && bounces_join(p, m))) {
 		memory_free(p, m);
 		return NULL;
 	}
@@ -117,6 +122,9 @@ struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool
 
 void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 {
+	if (m->bounces)
+		braid_bounces_leave(m->bounces);
+	m->bounces = NULL;
 	if (m->pd != p->pd) {
 		memory_free(p, m);
 		return;

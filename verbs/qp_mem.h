@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * qp_mem.h - the registered memory of a queue pair: receive slots, bounce pieces, the words that
- * the peer writes, and the lane's send ring.
+ * qp_mem.h - the registered memory of a queue pair: receive slots, the words that the peer
+ * writes, pieces to copy data into, and the lane's send ring.
  *
  * A key works on every queue pair of its protection domain.  With BRAID_RDMA_STRICT a lane's queue
  * pair has a domain of its own, which holds this memory and nothing else: no key that a peer learns
@@ -21,7 +21,6 @@
 struct braid_qp;
 
 enum {
-	BRAID_BOUNCES = 8,		/* pieces, for data in unregistered memory */
 	BRAID_ACK_OUT = 16,		/* index in `ack` of our words for the peer's `ack` */
 };
 
@@ -30,11 +29,12 @@ struct braid_qp_memory {
 	struct braid_qp_memory *next;
 	struct ibv_pd *pd;		/* the port's, or its own: BRAID_RDMA_STRICT */
 	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
-	char *bounce;			/* BRAID_BOUNCES pieces */
+	struct braid_bounces *bounces;	/* the port's, or its own; NULL: it needs none */
+	struct braid_bounces own;
 	_Atomic uint32_t *ack;		/* words that the peer writes: frames that it has received;
 					 * slots that it has posted again, plus 1; on a link with
 					 * checksums, the CRC32C of both */
-	struct ibv_mr *bounce_mr, *ack_mr;
+	struct ibv_mr *ack_mr;
 };
 
 /* A lane's send ring, which the NIC reads by itself as soon as it is registered. */
@@ -49,8 +49,8 @@ struct braid_ring {
 
 /*
  * Memory that an earlier lane left, or new memory, whose pinning may take long.  slots: for
- * receives that are not shared.  loop: for a queue pair that is its own peer and uses the port's
- * protection domain.  NULL: no memory can be allocated or registered.
+ * receives that are not shared.  loop: for a queue pair that is its own peer, uses the port's
+ * protection domain and copies nothing.  NULL: no memory can be allocated or registered.
  */
 struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool loop);
 /* Keeps the memory for a later lane, or frees it.  No queue pair may use it any more. */

@@ -58,7 +58,8 @@ int braid_qp_loop(struct braid_ibport *p, struct braid_dev *dev, struct braid_qp
 }
 
 enum {
-	PROOF = 0x62726169, PROOF_AT = 32,	/* an unused word of the page at `ack` */
+	PROOF = 0x62726169,
+	PROOF_AT = 32, PROOF_FROM = 48,	/* unused words of the page at `ack` */
 	PROOF_MS = 1000,
 };
 
@@ -79,8 +80,8 @@ static bool imm_arrives(struct braid_qp *w, enum ibv_wr_opcode op)
 {
 	uint64_t until = braid_os->now_ns() + PROOF_MS * MS;
 	struct ibv_sge sge = {
-		.addr = (uint64_t)(uintptr_t)w->m->bounce, .length = sizeof(uint32_t),
-		.lkey = w->m->bounce_mr->lkey,
+		.addr = (uint64_t)(uintptr_t)&w->m->ack[PROOF_FROM], .length = sizeof(uint32_t),
+		.lkey = w->m->ack_mr->lkey,
 	};
 	struct ibv_send_wr *bad, wr = {
 		.sg_list = &sge, .num_sge = 1, .opcode = op,
@@ -90,12 +91,11 @@ static bool imm_arrives(struct braid_qp *w, enum ibv_wr_opcode op)
 			.rkey = w->m->ack_mr->rkey,
 		},
 	};
-	const uint32_t word = PROOF;
 	struct ibv_recv_wr first = w->m->slots->wr[0];
 	struct ibv_wc wc;
 
 	first.next = NULL;
-	memcpy(w->m->bounce, &word, sizeof(word));
+	atomic_store(&w->m->ack[PROOF_FROM], PROOF);
 	atomic_store(&w->m->ack[PROOF_AT], 0);
 	if (braid_qp_post_recv(w, &first) || ibv_post_send(w->qp, &wr, &bad))
 		return false;

@@ -88,6 +88,8 @@ static int handle_completions(struct braid_lane *lane, struct braid_qp *w)
 		slot_free(w, braid_slot_wr(wc));
 	}
 	w->wc_beg = i;
+	if (w->bounces_back != w->bounces)	/* other lanes may wait for them */
+		braid_verbs_bounces_back(w);
 	/*
 	 * With the lock still held, since frames that report the slots as posted need it to be
 	 * sent.

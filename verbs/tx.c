@@ -206,20 +206,38 @@ int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w)
 	return braid_verbs_chain_post(w);
 }
 
-/* A free piece of registered memory, or NULL: none is free now. */
-static char *bounce(struct braid_qp *w)
+BRAID_APART void braid_verbs_bounces_back(struct braid_qp *w)
 {
-	uint32_t at = w->bounces % BRAID_BOUNCES;
+	uint32_t done = atomic_load_explicit(&w->sq_done, memory_order_acquire);
 
-	if (w->bounces >= BRAID_BOUNCES &&
-	    (int32_t)(atomic_load(&w->sq_done) - w->bounce_wr[at]) < 0)
+	for (; w->bounces_back != w->bounces; w->bounces_back++) {
+		uint32_t i = w->bounces_back % BRAID_BOUNCES;
+
+		if ((int32_t)(done - w->bounce[i].wr) < 0)
+			break;
+		braid_bounce_put(w->m->bounces, w->bounce[i].piece);
+	}
+}
+
+/* A piece of registered memory, or NULL: none is free now.  bounce_used() follows. */
+static BRAID_APART char *bounce(struct braid_qp *w, uint32_t *ret_key)
+{
+	int piece;
+
+	braid_verbs_bounces_back(w);
+	if (w->bounces - w->bounces_back == BRAID_BOUNCES)
 		return NULL;
-	return w->m->bounce + at * BRAID_SLOT;
+	piece = braid_bounce_take(w->m->bounces);
+	if (piece < 0)
+		return NULL;
+	w->bounce[w->bounces % BRAID_BOUNCES].piece = piece;
+	*ret_key = braid_bounce_key(w->m->bounces, piece);
+	return braid_bounce_at(w->m->bounces, piece);
 }
 
 static void bounce_used(struct braid_qp *w, struct ibv_send_wr *wr)
 {
-	w->bounce_wr[w->bounces++ % BRAID_BOUNCES] = w->sq_posted;
+	w->bounce[w->bounces++ % BRAID_BOUNCES].wr = w->sq_posted;
 	signal_it(w, wr);
 }
 
@@ -266,9 +284,10 @@ static int add_write(struct braid_qp *w, const struct braid_piece *p)
 	struct ibv_send_wr *wr;
 	char *hdrs = w->chain.hdrs[w->chain.n + pieces_of(w, p->len) - 1];
 	bool copied = !p->has_imm && w->inline_max < p->hdrs_len;
+	uint32_t key = 0;
 
 	if (copied)
-		hdrs = bounce(w);
+		hdrs = bounce(w, &key);
 	if (!hdrs)
 		return -EAGAIN;
 	wr = add_pieces(w, p);
@@ -277,7 +296,7 @@ static int add_write(struct braid_qp *w, const struct braid_piece *p)
 	} else {
 		memcpy(hdrs, p->hdrs, p->hdrs_len);
 		hdrs[p->hdrs_len - BRAID_HDR_SIZE + 1] |= BRAID_FLAG_PLACED;
-		wr = chain_add(w, IBV_WR_SEND, hdrs, p->hdrs_len, w->m->bounce_mr->lkey);
+		wr = chain_add(w, IBV_WR_SEND, hdrs, p->hdrs_len, key);
 	}
 	if (copied)
 		bounce_used(w, wr);
@@ -318,19 +337,18 @@ static int add_send(struct braid_qp *w, const struct braid_piece *p)
 {
 	const struct ibv_mr *ring = ring_mr(w);
 	bool whole = p->kind != BRAID_PIECE_PAYLOAD, bare = p->kind == BRAID_PIECE_NOHDR;
-	uint32_t key = p->gpu ? p->local : ring && whole ? ring->lkey : w->m->bounce_mr->lkey;
-	uint32_t len = (uint32_t)p->len;
+	uint32_t len = (uint32_t)p->len, before = bare ? BRAID_SHORT_SIZE : 0;
+	uint32_t key = p->gpu ? p->local : ring ? ring->lkey : 0;
 	const char *from = p->data;
 	struct ibv_send_wr *wr;
 	char *copy = NULL;
 
 	if (!p->gpu && (!whole || !ring)) {
-		copy = bounce(w);
+		copy = bounce(w, &key);
 		if (!copy)
 			return -EAGAIN;
-		memcpy(copy, from - (bare ? BRAID_SHORT_SIZE : 0),
-		       len + (bare ? BRAID_SHORT_SIZE : 0));
-		from = copy + (bare ? BRAID_SHORT_SIZE : 0);
+		memcpy(copy, from - before, before + len);
+		from = copy + before;
 	}
 	wr = bare ? add_bare(w, from, len, key, p->imm) :
 		    chain_add(w, IBV_WR_SEND, from, len, key);

@@ -29,6 +29,8 @@ bool braid_verbs_counts(const struct braid_lane *lane, struct braid_qp *w, uint3
 void braid_verbs_write_counts(struct braid_lane *lane, struct braid_qp *w);
 /* Writes the counts if the peer may need them; if it can't now, sets w->count_due.  0 or -EIO. */
 int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w);
+/* Gives back the pieces of memory that the NIC has sent. */
+void braid_verbs_bounces_back(struct braid_qp *w);
 /* Hands the chain of work requests to the NIC.  0 or -EIO. */
 int braid_verbs_chain_post(struct braid_qp *w);
 

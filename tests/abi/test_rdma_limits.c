@@ -69,7 +69,7 @@ static void memlock_messages(struct abi *t, const char *kind)
 
 /* -- receives that lanes share ------------------------------------------------------------- */
 
-enum { LINKS = 16, PORT_MRS = 4, BURST = 40, BURST_SIZE = 5000 };	/* each takes one receive */
+enum { LINKS = 16, PORT_MRS = 4 + 8, BURST = 40, BURST_SIZE = 5000 };	/* each takes one receive */
 
 /* Each link's sender has BURST messages under way before any receive is posted. */
 static void burst(struct net *net, struct pair *p, uint64_t seed)
@@ -122,7 +122,7 @@ static void shared(struct abi *t)
 		pair_open(net, &p[i]);
 	EQ(2 * LINKS, ctl("live qp"));
 	EQ(1, ctl("live srq"));
-	/* Some registrations are of the port; the links' lanes have the rest, each link as many. */
+	/* The port's: receives, memory to copy into.  The lanes have the rest, each link as many. */
 	WAIT_FOR((ctl("live mr") - PORT_MRS) % LINKS == 0);
 	printf("%ld registrations for %d lanes\n", ctl("live mr"), 2 * LINKS);
 	for (unsigned i = 0; i < 4; i++)

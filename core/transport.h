@@ -12,7 +12,8 @@
  *   - Nothing waits.  A driver call that may sleep is a job for the threads of core/mem/later.h.
  *     Only reg() and dereg() may sleep: their callers hold no lock.
  *   - Lanes come from the core, zeroed, lane_size bytes long with struct braid_lane first.
- *   - None may be NULL, except `post`, `read`, `lands` and `keeps_key`, and `gpu` as a whole.
+ *   - None may be NULL, except `post`, `read`, `lands`, `lane_rest` and `keeps_key`, and `gpu` as a
+ *     whole.
  *
  * Locks: poll() is called with the lane's `io` lock held, so one thread at a time reads a lane.
  * push() and post() are called with the link's lock held, which also guards the queue of frames
@@ -146,6 +147,12 @@ struct braid_transport {
 	 */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);
+	/*
+	 * With dma: the lane is at rest, so give back what the next use can have again in the
+	 * background.  True: the NIC does not read the queue of frames now.  False: it may, ask
+	 * again later.  Called with the lane's io lock and the link's.  NULL: it always may.
+	 */
+	bool (*lane_rest)(struct braid_lane *lane);
 	/*
 	 * Close a lane in any state.  Afterwards it reads and writes no user memory, except by a
 	 * NIC that was asked to stop and has not yet stopped: see braid_stops_mark().

@@ -552,6 +552,7 @@ unit_tests += \
 	tests/unit/test_verbs_qp_state \
 	tests/unit/test_verbs_qp_try \
 	tests/unit/test_verbs_recv \
+	tests/unit/test_verbs_rest \
 	tests/unit/test_verbs_route \
 	tests/unit/test_verbs_rx \
 	tests/unit/test_verbs_sigpipe \

@@ -147,7 +147,7 @@ void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 		memory_free(p, m);
 }
 
-/* If registering fails, what is sent from the ring is copied. */
+/* If registering fails, what is sent from the ring is copied until the lane has rested. */
 static void ring_run(struct braid_job *job)
 {
 	struct braid_ring *r = braid_container(job, struct braid_ring, job);
@@ -156,7 +156,28 @@ static void ring_run(struct braid_job *job)
 	if (!atomic_load(&w->gone))
 		atomic_store(&r->mr, braid_ibport_own(w->port, w->m->pd, r->at, r->size,
 						      0));
+	atomic_store(&r->busy, false);
 	braid_qp_put(w);
+}
+
+static void ring_leave(struct braid_job *job)
+{
+	struct braid_ring *r = braid_container(job, struct braid_ring, job);
+	struct braid_qp *w = r->qp;
+
+	dereg(r->old);
+	r->old = NULL;
+	atomic_store(&r->busy, false);
+	braid_qp_put(w);
+}
+
+static void ring_job(struct braid_ring *r, enum braid_job_kind kind, const char *what,
+		     void (*run)(struct braid_job *job))
+{
+	r->job = (struct braid_job){ .what = what, .run = run };
+	atomic_store(&r->busy, true);
+	braid_qp_get(r->qp);
+	braid_later(r->qp->dev, kind, &r->job);
 }
 
 int braid_qp_ring(struct braid_qp *w, char *ring, size_t size)
@@ -166,14 +187,42 @@ int braid_qp_ring(struct braid_qp *w, char *ring, size_t size)
 	if (!r)
 		return -ENOMEM;
 	*r = (struct braid_ring){
-		.next = w->rings, .qp = w, .at = ring, .size = size,
-		.job = { .what = "to register a ring", .run = ring_run },
+		.next = w->rings, .qp = w, .at = ring, .size = size, .rests = true,
 	};
 	w->rings = r;
 	w->ring = ring;
-	braid_qp_get(w);
-	braid_later(w->dev, BRAID_MAKE, &r->job);
 	return 0;
+}
+
+void braid_qp_ring_use(struct braid_qp *w)
+{
+	struct braid_ring *r = w->rings;
+
+	if (!r->rests || atomic_load(&r->busy))
+		return;
+	r->rests = false;
+	ring_job(r, BRAID_MAKE, "to register a ring", ring_run);
+}
+
+bool braid_qp_rings_rest(struct braid_qp *w, bool done)
+{
+	bool all = true;
+
+	for (struct braid_ring *r = w->rings; r; r = r->next) {
+		bool busy = atomic_load(&r->busy);	/* before r->mr, which its job sets */
+		struct ibv_mr *mr = atomic_load(&r->mr);
+
+		if (r->rests)
+			continue;
+		r->rests = !busy && (!mr || done);
+		all &= r->rests;
+		if (!r->rests || !mr)
+			continue;
+		atomic_store(&r->mr, NULL);
+		r->old = mr;
+		ring_job(r, BRAID_END, "to deregister a ring", ring_leave);
+	}
+	return all;
 }
 
 void braid_qp_rings_free(struct braid_qp *w)

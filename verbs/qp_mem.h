@@ -37,14 +37,20 @@ struct braid_qp_memory {
 	struct ibv_mr *ack_mr;
 };
 
-/* A lane's send ring, which the NIC reads by itself as soon as it is registered. */
+/*
+ * A lane's send ring.  While it is registered, the NIC reads it by itself; else, what is too large
+ * to be sent inline is copied before.
+ */
 struct braid_ring {
 	struct braid_ring *next;
 	struct braid_qp *qp;
-	struct braid_job job;
 	char *at;
 	size_t size;
-	_Atomic(struct ibv_mr *) mr;	/* NULL: not registered, data is copied before it is sent */
+	_Atomic(struct ibv_mr *) mr;	/* NULL: not registered */
+	bool rests;			/* its next use registers it; under the link's lock */
+	atomic_bool busy;		/* its job is not over */
+	struct braid_job job;
+	struct ibv_mr *old;		/* which that job deregisters */
 };
 
 /*
@@ -56,8 +62,15 @@ struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool
 /* Keeps the memory for a later lane, or frees it.  No queue pair may use it any more. */
 void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m);
 
-/* Makes this the ring to send from, and has a job register it.  0 or -ENOMEM. */
+/* Makes this the ring to send from, not yet registered.  0 or -ENOMEM. */
 int braid_qp_ring(struct braid_qp *w, char *ring, size_t size);
+/* It is used again: if it rests, a job registers it. */
+void braid_qp_ring_use(struct braid_qp *w);
+/*
+ * The lane is at rest: jobs deregister its rings, if all its requests are `done`.  True: no ring is
+ * registered, or will be before it is used again.
+ */
+bool braid_qp_rings_rest(struct braid_qp *w, bool done);
 /* Frees all rings.  No job of theirs may be left. */
 void braid_qp_rings_free(struct braid_qp *w);
 

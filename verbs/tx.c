@@ -343,12 +343,15 @@ static int add_send(struct braid_qp *w, const struct braid_piece *p)
 	struct ibv_send_wr *wr;
 	char *copy = NULL;
 
-	if (!p->gpu && (!whole || !ring)) {
+	if (!p->gpu && (!whole || !ring) && before + len > w->inline_max) {
 		copy = bounce(w, &key);
 		if (!copy)
 			return -EAGAIN;
 		memcpy(copy, from - before, before + len);
 		from = copy + before;
+		/* Not for the few control frames of a lane at rest. */
+		if (!ring && (bare || len > BRAID_INLINE))
+			braid_qp_ring_use(w);
 	}
 	wr = bare ? add_bare(w, from, len, key, p->imm) :
 		    chain_add(w, IBV_WR_SEND, from, len, key);
@@ -422,13 +425,35 @@ BRAID_HOT int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char
 	    !has_slot(w, lane) || !may_send(w))
 		return -EAGAIN;
 	ring = ring_mr(w);
-	if (!ring)
+	if (!ring && BRAID_SHORT_SIZE + len > w->inline_max)
 		return -EAGAIN;
-	add_bare(w, payload, len, ring->lkey, imm);
+	add_bare(w, payload, len, ring ? ring->lkey : 0, imm);
 	err = braid_verbs_chain_post(w);
 	if (!err)
 		slot_used(w, braid_lane_counts(lane).sent + 1);
 	return err;
+}
+
+/*
+ * Requests complete in order.  If the last one asked for no completion, one more does: a WRITE of
+ * the counts, which takes no slot.
+ */
+bool braid_verbs_rest(struct braid_lane *lane)
+{
+	struct braid_qp *w = braid_qp_of(lane);
+
+	braid_assert_locked(&lane->link->lock);
+	if (w->over)
+		return false;
+	if (braid_qp_rings_rest(w, !sq_used(w)))
+		return true;
+	if (w->sq_signal == w->sq_posted || !may_send(w) || !sq_room(w, 1))
+		return false;
+	braid_verbs_write_counts(lane, w);
+	signal_it(w, &w->chain.wr[0]);
+	if (braid_verbs_chain_post(w))		/* the next poll reports it, like any fault */
+		atomic_store(&w->broken, true);
+	return false;
 }
 
 BRAID_HOT int braid_verbs_push(struct braid_lane *lane)

@@ -192,6 +192,7 @@ const struct braid_transport braid_verbs = {
 	.lane_open = verbs_open,
 	.lane_attach = verbs_attach,
 	.lane_detach = braid_no_lane,
+	.lane_rest = braid_verbs_rest,
 	.lane_close = verbs_close,
 	.lane_fence = verbs_fence,
 	.arm = verbs_arm,

@@ -16,6 +16,7 @@ int braid_verbs_push(struct braid_lane *lane);
 int braid_verbs_post(struct braid_lane *lane, uint32_t imm, const char *payload, uint32_t len);
 int braid_verbs_read(struct braid_lane *lane, struct braid_read *r);
 int braid_verbs_poll(struct braid_lane *lane);
+bool braid_verbs_rest(struct braid_lane *lane);
 
 /* tx.c, with the link's lock held, or before any other thread knows the lane: */
 

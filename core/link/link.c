@@ -78,24 +78,34 @@ void braid_link_detach(struct braid_link *link)
 	link->lanes.attached = false;
 }
 
-static void lane_trim(struct braid_lane *lane)
+static bool lane_trim(struct braid_lane *lane)
 {
-	if (lane->tr->dma || lane->tr->blob || !braid_lane_up(lane) || lane->rx_left ||
-	    !braid_trylock(&lane->io))
-		return;
-	lane->tr->lane_detach(lane);
+	const struct braid_transport *tr = lane->tr;
+	bool done = false;
+
+	if (!(tr->dma ? tr->lane_rest != NULL : !tr->blob) || !braid_lane_up(lane) || lane->rx_left)
+		return true;
+	if (!braid_trylock(&lane->io))
+		return false;
+	if (!tr->dma)
+		tr->lane_detach(lane);
 	if (braid_trylock(&lane->link->lock)) {
-		if (!lane->pushing)
+		done = !lane->pushing && (!tr->lane_rest || tr->lane_rest(lane));
+		if (done)
 			braid_txq_trim(&lane->tx);
 		braid_unlock(&lane->link->lock);
 	}
 	braid_unlock(&lane->io);
+	return done;
 }
 
-void braid_link_trim(struct braid_link *link)
+bool braid_link_trim(struct braid_link *link)
 {
+	bool done = true;
+
 	for (unsigned i = 0; i < link->nlanes; i++)
-		lane_trim(link->lane[i]);
+		done &= lane_trim(link->lane[i]);
+	return done;
 }
 
 void braid_link_down(struct braid_link *link, int err, const char *why)

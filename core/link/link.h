@@ -93,8 +93,11 @@ void braid_link_free(struct braid_link *link);
 /* Allocate rings and buffers for traffic; 0 or -ENOMEM.  Idle links free them. */
 int braid_link_attach(struct braid_link *link);
 void braid_link_detach(struct braid_link *link);
-/* Give back what the link's buffers use, but keep these: its comms are at rest. */
-void braid_link_trim(struct braid_link *link);
+/*
+ * Give back what the link's buffers use, but keep these: its comms are at rest.  False: not all of
+ * it yet, since a thread or a NIC uses some.
+ */
+bool braid_link_trim(struct braid_link *link);
 
 /* Fail the link and every comm on it with err.  One WARN, if a caller is affected. */
 void braid_link_fail(struct braid_link *link, int err, const char *fmt, ...)

@@ -85,11 +85,9 @@ static bool may_rest(const struct braid_link *link, int ms)
 /* Once a link has rested for a while, it keeps the memory of traffic no longer. */
 static void trim(struct braid_link *link, uint64_t now)
 {
-	if (!link->tick.used_ns || braid_since(link->tick.used_ns, now) < TRIM_MS * MS)
-		return;
-	link->tick.used_ns = 0;
-	if (!link->setup.better)	/* else a NIC may have registered it */
-		braid_link_trim(link);
+	if (link->tick.used_ns && braid_since(link->tick.used_ns, now) >= TRIM_MS * MS &&
+	    braid_link_trim(link))
+		link->tick.used_ns = 0;
 }
 
 /* Do what is due for a busy link.  Returns as run_due() does; the link may be gone. */

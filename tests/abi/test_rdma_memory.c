@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-enum { BIG = 9 << 20, BATCH = 4 };
+enum { BIG = 9 << 20, BATCH = 4, SMALL = 4000, HOME_RING = 256 << 10 };
 
 static void plain_messages(struct net *net, void *send, void *recv)
 {
@@ -219,12 +219,51 @@ static void memory_ib(struct abi *t)
 	memory_lanes(t, nic_kinds[2]);
 }
 
+/* The service thread does it, and the next messages undo it: three times. */
+static void at_rest(struct abi *t, const char *kind)
+{
+	struct buf out, in;
+	struct net *net;
+	struct pair p;
+	long fresh;
+
+	nic(kind, "");
+	setenv("BRAID_LANES", "1", 1);
+	net = abi_up(t);
+	pair_open(net, &p);
+	out = buf_new(net, NULL, SMALL, 1);
+	in = buf_new(net, NULL, SMALL, 3);
+	fresh = ctl("live pinned");
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t end = deadline_ms(20000);
+
+		do {
+			struct op ops[] = {
+				op_recv(net, p.recv, &in, SMALL, 0), op_send(net, p.send, &out, SMALL, 0),
+			};
+
+			fill(out.data, SMALL, i);
+			ops_run(ops, 2);
+			filled(in.data, SMALL, i);
+			wait_tick(end, __FILE__, __LINE__, "the queue of frames to be registered");
+		} while (ctl("live pinned") < fresh + HOME_RING);
+		WAIT_FOR(ctl("live pinned") <= fresh);
+	}
+	buf_free(net, &out);
+	buf_free(net, &in);
+	pair_close(net, &p);
+	abi_down(net);
+	objects_gone();
+}
+
 EACH_KIND(plain_memory)
+EACH_KIND(at_rest)
 EACH_KIND(memory)
 EACH_KIND(memory_lanes)
 
 static const struct abi_case cases[] = {
 	BOTH("memory that the NIC does not know is sent and received", plain_memory),
+	BOTH("a link at rest gives its registered memory back, and gets it again", at_rest),
 	BOTH("memory that is taken back is left alone", memory),
 	BOTH("so it is with several lanes", memory_lanes),
 	CASE("IB: memory that is taken back is left alone", memory_ib, LONG),

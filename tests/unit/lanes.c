@@ -64,7 +64,7 @@ void lanes_up(struct lanes *l, const char *from, const char *to)
 		l->link[i]->lanes.active = 1;
 		assert_int_equal(braid_link_attach(l->link[i]), 0);
 		atomic_store(&l->link[i]->state, BRAID_LINK_UP);
-		jobs_done(dev[i]);	/* the ring is registered */
+		jobs_done(dev[i]);
 	}
 	l->send = comm_new(l->link[0], true);
 	l->recv = comm_new(l->link[1], false);

@@ -135,7 +135,7 @@ static void memory_that_can_not_be_registered_is_none(void **state)
 	p->spare = spare;
 }
 
-static void a_job_registers_a_ring(void **state)
+static void a_job_registers_a_ring_at_its_first_use(void **state)
 {
 	static char ring[4096];
 	struct ends e;
@@ -146,6 +146,10 @@ static void a_job_registers_a_ring(void **state)
 	w = qp_at(&e.dialler);
 	assert_int_equal(braid_qp_ring(w, ring, sizeof(ring)), 0);
 	assert_ptr_equal(w->ring, ring);
+	jobs_done(e.dialler.dev);
+	assert_null(atomic_load(&w->rings->mr));
+	braid_qp_ring_use(w);
+	braid_qp_ring_use(w);		/* once is enough */
 	jobs_done(e.dialler.dev);
 	assert_non_null(atomic_load(&w->rings->mr));
 	ends_part(&e);
@@ -160,7 +164,7 @@ int main(void)
 		cmocka_unit_test(slots_come_only_where_receives_are_not_shared),
 		cmocka_unit_test(a_strict_lane_is_opened_by_no_key_of_another),
 		cmocka_unit_test(memory_that_can_not_be_registered_is_none),
-		cmocka_unit_test(a_job_registers_a_ring),
+		cmocka_unit_test(a_job_registers_a_ring_at_its_first_use),
 	};
 
 	ports_of("ib0:ib;ib1:ib");

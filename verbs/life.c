@@ -22,6 +22,13 @@ enum {
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
 
+/* The NIC has stopped, so it reads none of them: other lanes may have them. */
+static void pieces_back(struct braid_qp *w)
+{
+	for (; w->bounces_back != w->bounces; w->bounces_back++)
+		braid_bounce_put(w->m->bounces, w->bounce[w->bounces_back % BRAID_BOUNCES].piece);
+}
+
 /* In its error state a queue pair neither sends nor takes anything (IBTA vol. 1, 10.3.1.7). */
 static void stop_run(struct braid_job *job)
 {
@@ -40,6 +47,7 @@ static void stop_run(struct braid_job *job)
 			nanosleep(&nap, NULL);
 		braid_qp_destroy(w);
 	}
+	pieces_back(w);
 	braid_stop_end(w->dev, &w->stopping);
 	braid_qp_put(w);
 }
@@ -180,8 +188,7 @@ void braid_qp_end(struct braid_qp *w)
 		braid_ibv.destroy_comp_channel(w->channel);
 	}
 	braid_qp_rings_free(w);
-	for (; w->bounces_back != w->bounces; w->bounces_back++)
-		braid_bounce_put(w->m->bounces, w->bounce[w->bounces_back % BRAID_BOUNCES].piece);
+	pieces_back(w);
 	if (w->m)
 		braid_qp_memory_put(w->port, w->m);
 	free(w);

@@ -47,10 +47,15 @@ static enum braid_pair_kind kind_of_local(enum braid_pair_peer peer)
 	return peer == BRAID_PEER_ELSEWHERE ? BRAID_PAIR_MINE : BRAID_PAIR_OWN;
 }
 
-/* The route of a socket that is not bound.  For an interface in a VRF, only the VRF's count. */
+/*
+ * The route of a socket that is not bound.  For an interface in a VRF, only the VRF's count.  From
+ * an address to itself the kernel need not be asked, which takes four system calls.
+ */
 static int unbound(const struct braid_pair *p, braid_route_fn *get, struct braid_route *ret)
 {
-	*ret = (struct braid_route){ 0 };
+	*ret = (struct braid_route){ .local = braid_netdev_same_ip(&p->from.addr.sa, &p->to.sa) };
+	if (ret->local)
+		return 0;
 	return p->net->ifindex ? get(&p->from.addr.sa, &p->to.sa, p->net->vrf, ret) : -ENOSYS;
 }
 

@@ -34,6 +34,7 @@ struct host {
 static struct braid_netdev nets[NETS_MAX];
 static const struct host *host;
 static bool silent;			/* routes can't be asked for */
+static unsigned asked;
 
 static void parse_ip(const char *text, struct braid_netdev_ip *ret)
 {
@@ -77,6 +78,7 @@ static int get(const struct sockaddr *from, const struct sockaddr *to, unsigned 
 	       struct braid_route *ret)
 {
 	(void)from;
+	asked++;
 	if (silent)
 		return -ENOSYS;
 	for (unsigned i = 0; i < ROUTES_MAX && host->routes[i]; i++) {
@@ -235,6 +237,21 @@ static void without_routes_subnets_decide(void **state)
 			    "eth1 10.2.0.1 10.2.0.2 near; eth0 10.1.0.1 10.2.0.2 routed");
 }
 
+static void from_an_address_to_itself_no_route_is_asked_for(void **state)
+{
+	static const struct host h = { .nets = { "eth0 10.1.0.1/24" }, .routes = { "10.1.0.0/24 1" } };
+	static const char *const to[] = { "10.1.0.1", NULL };
+	struct braid_pair p = { .net = &nets[0] };
+
+	(void)state;
+	silent = false;
+	asked = 0;
+	assert_string_equal(pairs(&h, to, BRAID_PEER_HERE), "eth0 10.1.0.1 10.1.0.1 own");
+	p.from.addr = p.to = nets[0].addr;
+	assert_int_equal(braid_pair_binds(&p, get), -ENOENT);
+	assert_int_equal(asked, 0);
+}
+
 static void no_more_than_max_are_kept_and_the_best(void **state)
 {
 	static const struct host h = { .nets = { "eth0 10.1.0.1/24" }, .routes = { "10.1.0.0/24 1" } };
@@ -274,6 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pairs_come_in_order),
 		cmocka_unit_test(without_routes_subnets_decide),
+		cmocka_unit_test(from_an_address_to_itself_no_route_is_asked_for),
 		cmocka_unit_test(no_more_than_max_are_kept_and_the_best),
 		cmocka_unit_test(the_kernel_says_how_loopback_is_routed),
 	};

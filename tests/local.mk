@@ -55,6 +55,7 @@ unit_tests = \
 	tests/unit/test_job_key \
 	tests/unit/test_job_secret \
 	tests/unit/test_join \
+	tests/unit/test_keypair \
 	tests/unit/test_keys \
 	tests/unit/test_ktls \
 	tests/unit/test_lane \

@@ -28,6 +28,7 @@
 #include "core/proto/auth.h"
 #include "core/setup/encrypt.h"
 #include "core/setup/job_key.h"
+#include "core/setup/keypair.h"
 #include "core/setup/offer.h"
 
 static const uint8_t proof_tag[8] = { '!', 'B', 'R', 'P', 'R', 'O', 'O', 'F' };
@@ -105,7 +106,7 @@ static int conn_connect(struct braid_conn *c)
 	c->shutting = err == -EAGAIN;
 	if (err)
 		return err;
-	braid_auth_public(c->secret, c->mine.nonce);
+	braid_keypair_take(c->secret, c->mine.nonce);
 	braid_job_key_sign(c);
 	return 0;
 }
@@ -234,7 +235,7 @@ static int conn_admit(struct braid_conn *c)
 	if (err)
 		return err;
 	if (c->known || c->mine.status == BRAID_HELLO_SECRET) {
-		braid_auth_public(c->secret, c->mine.nonce);
+		braid_keypair_take(c->secret, c->mine.nonce);
 		err = exchange_keys(c);
 	}
 	if (err)
@@ -483,12 +484,10 @@ int braid_conn_step(struct braid_conn *c, uint32_t *ret_events)
 	while (c->state != BRAID_CONN_UP) {
 		int err = c->revoked ? -EALREADY : states[c->state].step(c);
 
-		if (err) {
-			if (err == -EAGAIN)
-				*ret_events = c->making || c->shutting ? 0 :
-						      states[c->state].events;
+		if (err == -EAGAIN)
+			*ret_events = c->making || c->shutting ? 0 : states[c->state].events;
+		if (err)
 			return err;
-		}
 		c->state = states[c->state].next;
 	}
 	return 0;

@@ -21,6 +21,7 @@
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
 #include "core/setup/conn.h"
+#include "core/setup/keypair.h"
 #include "core/setup/links.h"
 #include "core/setup/listener.h"
 #include "core/setup/moved.h"
@@ -148,6 +149,7 @@ int braid_listen_new(struct braid_dev *dev, void *handle, struct braid_listen **
 		listen_free(l);
 		return err;
 	}
+	braid_keypairs_begin();
 	braid_handle_pack(&h, handle);
 	braid_auth_wipe(&h, sizeof(h));
 	*ret = l;

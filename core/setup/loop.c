@@ -30,6 +30,7 @@
 #include "core/setup/events.h"
 #include "core/setup/handshake.h"
 #include "core/setup/health.h"
+#include "core/setup/keypair.h"
 #include "core/setup/lane_count.h"
 #include "core/setup/links.h"
 #include "core/setup/listen.h"
@@ -139,6 +140,7 @@ static int run_due(uint64_t now)
 	if (idle)
 		braid_reap_idlest();
 	wait_ms = sooner(wait_ms, check_nics(now));
+	wait_ms = sooner(wait_ms, braid_keypairs_tick(now));
 	wait_ms = sooner(wait_ms, braid_due_wait(now));
 	if (paused || braid_handshakes_left())
 		wait_ms = sooner(wait_ms, braid_handshakes_poll(now) ? POLL_MS : SLOW_TICK_MS);
@@ -243,6 +245,7 @@ static void close_all(void)
 	braid_list_for(link, &braid_svc.links, table.node)
 		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
 	braid_handshakes_close();
+	braid_keypairs_forget();
 	braid_movers_end();
 	reap_links();
 	braid_movers_free();

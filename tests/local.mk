@@ -413,7 +413,8 @@ tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sou
 tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_lane_SOURCES = tests/unit/test_lane.c $(stub_sources)
 tests_unit_test_link_recover_SOURCES = tests/unit/test_link_recover.c $(stub_sources)
-tests_unit_test_connect_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_service_try
+tests_unit_test_connect_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=braid_service_try,--wrap=braid_dial_at_once,--wrap=braid_dial_help
 tests_unit_test_dial_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_listener_port,--wrap=braid_why_dial
 tests_unit_test_reverse_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=braid_dial_reversed,--wrap=braid_handshake_accept,--wrap=braid_handshake_end,--wrap=braid_unwatch

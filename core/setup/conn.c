@@ -185,7 +185,16 @@ static void anonymous(struct braid_conn *c)
 	memset(c->mine.host, 0, sizeof(c->mine.host));
 }
 
-static int socket_lives(struct braid_conn *c);
+/* No message is due.  A byte means that the peer revoked the set-up; EOF, that it is gone. */
+static int socket_lives(struct braid_conn *c)
+{
+	char byte;
+	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	if (n < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	return n ? -EALREADY : -ENOTCONN;
+}
 
 static int conn_rx_hello(struct braid_conn *c)
 {
@@ -345,22 +354,13 @@ static int rx_setup(struct braid_conn *c)
 	return c->their_setup.err ? use_socket(c) : 0;
 }
 
-/* No message is due.  A byte means that the peer revoked the set-up; EOF, that it is gone. */
-static int socket_lives(struct braid_conn *c)
-{
-	char byte;
-	ssize_t n = braid_os->recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-
-	if (n < 0)
-		return errno == EINTR ? -EAGAIN : -errno;
-	return n ? -EALREADY : -ENOTCONN;
-}
-
 /* 0: c->mine_setup is filled; -EAGAIN: the transport is not done; otherwise the socket is lost. */
 static int make_setup(struct braid_conn *c, const uint8_t *theirs)
 {
 	int err;
 
+	if (c->helped)			/* it may sleep in the kernel */
+		return -EAGAIN;
 	if (!c->making)
 		c->owner->setup(c);
 	c->making = false;
@@ -388,8 +388,7 @@ static int conn_rx_answered(struct braid_conn *c)
 
 	if (err || is_set_up(c))
 		return err;
-	err = c->tr->setup_peer(&c->setup, c->their_setup.blob);
-	c->mine_setup.err = (uint16_t)-err;
+	c->mine_setup.err = (uint16_t)-c->tr->setup_peer(&c->setup, c->their_setup.blob);
 	return 0;
 }
 

@@ -95,6 +95,8 @@ struct braid_conn {
 	bool answered;			/* TCP connected: the deadline was moved once */
 	bool patient;			/* the deadline is that of a set-up */
 	bool revoked;			/* braid_conn_revoke() was called */
+	uint32_t events;		/* for which its socket is watched */
+	bool helped;			/* a caller moves it: see braid_handshake_help() */
 	uint64_t polled;		/* the last round of braid_handshakes_poll() */
 	uint64_t ready_by_ns;		/* when the set-up is given up; 0: not waiting for it */
 };

@@ -3,7 +3,6 @@
 #include "core/setup/connect.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,6 @@
 #include "core/base/param.h"
 #include "core/base/secret.h"
 #include "core/base/units.h"
-#include "core/base/wakeup.h"
 #include "core/dev.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
@@ -23,6 +21,7 @@
 #include "core/proto/auth.h"
 #include "core/proto/frame.h"
 #include "core/proto/handle.h"
+#include "core/setup/dial.h"
 #include "core/setup/links.h"
 #include "core/setup/path.h"
 #include "core/setup/peer_handle.h"
@@ -189,7 +188,7 @@ static int start_service(const struct attempt *a)
 	return -EAGAIN;
 }
 
-/* Choose the link: one that exists, or a new one that the service thread will dial. */
+/* Choose the link: one that exists, or a new one, which is dialled. */
 static int attempt_link(struct attempt *a, struct way *w)
 {
 	const bool beside = w == &a->beside;
@@ -225,7 +224,7 @@ static int attempt_link(struct attempt *a, struct way *w)
 		braid_link_number(link);
 		braid_link_list(link);
 		braid_event(BRAID_EVENT_LINK_DIAL, link->number, BRAID_FLIGHT_NONE, 0, 0);
-		braid_wake_service();
+		braid_dial_at_once(link);
 	}
 	braid_link_pin(link);
 	w->link = link;
@@ -405,6 +404,7 @@ static int attempt_step(struct attempt *a)
 	}
 	attempt_doubt(a);
 	link = a->way.link;
+	braid_dial_help(link);
 	state = atomic_load(&link->state);
 	if (state == BRAID_LINK_DEAD)
 		return attempt_again(a);

@@ -354,6 +354,20 @@ void braid_dial_link(struct braid_link *link, uint64_t now)
 		dial_failed(link, NULL, err, now);
 }
 
+void braid_dial_at_once(struct braid_link *link)
+{
+	if (!braid_ports_given())	/* else there may be many to try */
+		braid_dial_link(link, braid_os->now_ns());
+	braid_svc_wake();
+}
+
+void braid_dial_help(struct braid_link *link)
+{
+	braid_svc_assert_locked();
+	if (atomic_load(&link->state) == BRAID_LINK_DIALING && link->dial.conn)
+		braid_handshake_help(link->dial.conn, braid_os->now_ns());
+}
+
 int braid_dial_lane(struct braid_link *link, struct braid_lane *lane, uint64_t now)
 {
 	unsigned path = braid_path_for(link, lane ? lane->index : link->nlanes, now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dial.h - the service thread dials: the first lane of a new link, more lanes of one that is up.
+ * dial.h - dials: the first lane of a new link, by connect(); more lanes, by the service thread.
  *
  * A failed dial is repeated until its caller's deadline, unless the error shows that it can't
  * succeed.  Then the link fails, and one line in the log says why and what to do.  All calls are
@@ -16,6 +16,10 @@ struct braid_link;
 
 /* Dial a new link, which comes up or fails. */
 void braid_dial_link(struct braid_link *link, uint64_t now);
+/* A caller of connect() does so at once, unless that may take long; the service thread goes on. */
+void braid_dial_at_once(struct braid_link *link);
+/* One that waits for such a link moves its handshake: core/setup/handshake.h. */
+void braid_dial_help(struct braid_link *link);
 /*
  * Dial a lane of a link that is up: one more (lane NULL), or one that is lost or suspect.
  * The result goes to braid_lane_count_dialled() or braid_redial_ended(), except an error that is

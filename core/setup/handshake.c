@@ -27,6 +27,7 @@
 enum {
 	READY_MS = 1000,		/* for a transport's set-up; then the socket is used */
 	POLLS = 64,			/* handshakes polled in one round, at most */
+	HELPS = 8,			/* looked at by one call of accept() */
 	YOUNG_MS = 250,			/* no stranger is dropped sooner to make room */
 	KNOWN_MS = 2000,		/* nor one that has shown the key, or replays who did */
 	FD_SHARE = 8,			/* strangers hold at most 1/8 of the descriptors */
@@ -35,7 +36,8 @@ enum {
 
 struct braid_list braid_handshakes;
 
-static unsigned half_open;		/* accepted connections that have not proved themselves */
+static struct braid_list ended = { &ended, &ended };
+static atomic_uint half_open;		/* accepted connections that have not proved themselves */
 static unsigned fd_share;		/* what the limit of descriptors allows of them */
 static uint64_t strangers, dropped;
 static struct braid_log_gate gate_strangers;
@@ -54,6 +56,7 @@ int braid_handshake_add(struct braid_conn *c, uint32_t events)
 	if (!c->dialler)
 		half_open++;
 	braid_list_add_tail(&braid_handshakes, &c->node);
+	c->events = events;
 	err = braid_watch(EPOLL_CTL_ADD, c->fd, events, c, BRAID_TAG_CONN);
 	if (err)
 		braid_handshake_end(c);
@@ -79,8 +82,18 @@ void braid_handshake_end(struct braid_conn *c)
 	braid_conn_drop(c);
 	braid_pool_unpromise(c->mine.window);	/* 0 if a link has taken the promise over */
 	braid_conn_forget_keys(c);
-	braid_auth_wipe(c, sizeof(*c));
-	free(c);
+	braid_auth_wipe(c, sizeof(*c));		/* c->owner, too: it has ended */
+	braid_list_add_tail(&ended, &c->node);
+}
+
+void braid_handshakes_free(void)
+{
+	struct braid_conn *c, *tmp;
+
+	braid_svc_assert_locked();
+	braid_list_for_safe(c, tmp, &ended, node)
+		free(c);
+	braid_list_init(&ended);
 }
 
 void braid_handshakes_close(void)
@@ -174,7 +187,31 @@ static void set_limits(struct braid_conn *c, uint64_t now)
 		c->ready_by_ns = ready_by(c, now, timeout);
 }
 
-void braid_handshake_event(struct braid_conn *c, uint64_t now)
+/* Is it at a point where a caller moves it as well as the service thread? */
+static bool is_callers(const struct braid_conn *c)
+{
+	return c->dialler ? c->state < BRAID_CONN_ASK_SETUP : c->state == BRAID_CONN_RX_PROOF;
+}
+
+static bool is_connected(const struct braid_conn *c)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return !braid_os->getpeername(c->fd, (struct sockaddr *)&peer, &len);
+}
+
+static void watch_for(struct braid_conn *c, uint32_t events)
+{
+	if (events == c->events)
+		return;
+	c->events = events;
+	braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
+	if (c->helped)
+		braid_svc_wake();	/* it must look again, in case no call comes */
+}
+
+static void move_on(struct braid_conn *c, uint64_t now)
 {
 	uint32_t events = 0;
 	int err = braid_conn_step(c, &events);
@@ -184,13 +221,50 @@ void braid_handshake_event(struct braid_conn *c, uint64_t now)
 		braid_due_now(c->link);
 	if (err == -EAGAIN) {
 		set_limits(c, now);
-		braid_watch(EPOLL_CTL_MOD, c->fd, events, c, BRAID_TAG_CONN);
+		c->helped &= is_callers(c);
+		watch_for(c, c->helped ? 0 : events);
 		return;
 	}
 	if (!c->dialler && (err == -EPROTO || err == -EACCES))
 		strangers++;
 	c->owner->done(c, err, now);
 	braid_handshake_end(c);
+}
+
+void braid_handshake_event(struct braid_conn *c, uint64_t now)
+{
+	if (!c->owner)
+		return;
+	c->helped = false;
+	move_on(c, now);
+}
+
+void braid_handshake_help(struct braid_conn *c, uint64_t now)
+{
+	if (!is_callers(c) || (c->state == BRAID_CONN_CONNECT && !is_connected(c)))
+		return;
+	c->helped = true;
+	move_on(c, now);
+}
+
+void braid_handshakes_help(void)
+{
+	struct braid_conn *c, *some[HELPS];
+	unsigned n = 0;
+
+	if (!atomic_load_explicit(&half_open, memory_order_relaxed) || !braid_svc_trylock())
+		return;
+	braid_list_for(c, &braid_handshakes, node) {
+		if (n == HELPS)
+			break;
+		some[n++] = c;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		c = some[i];
+		if (c->owner && !c->dialler)	/* one of the others may have ended it */
+			braid_handshake_help(c, braid_os->now_ns());
+	}
+	braid_svc_unlock();
 }
 
 /* --- accepting ----------------------------------------------------------------------------- */
@@ -278,13 +352,13 @@ void braid_handshakes_expire(uint64_t now)
 	}
 }
 
-/* The next handshake that waits for something other than its socket, not polled in this round. */
+/* The next handshake whose socket does not say when to go on, not polled in this round. */
 static struct braid_conn *next_to_poll(uint64_t round)
 {
 	struct braid_conn *c;
 
 	braid_list_for(c, &braid_handshakes, node) {
-		if (c->polled != round && braid_conn_polls(c))
+		if (c->polled != round && (!c->events || braid_conn_polls(c)))
 			return c;
 	}
 	return NULL;
@@ -306,7 +380,10 @@ bool braid_handshakes_poll(uint64_t now)
 		braid_list_add_tail(&braid_handshakes, &c->node);
 		if (waits(c) && c->ready_by_ns && now >= c->ready_by_ns)
 			c->mine_setup.err = ETIMEDOUT;
-		braid_handshake_event(c, now);
+		if (c->helped)		/* the caller may come again */
+			c->helped = false;
+		else
+			braid_handshake_event(c, now);
 	}
 	return any;
 }

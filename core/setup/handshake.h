@@ -27,9 +27,19 @@ int braid_handshake_add(struct braid_conn *c, uint32_t events);
 /* Begin and watch a handshake on an accepted socket, which this call owns even if it fails. */
 int braid_handshake_accept(int fd, struct braid_dev *dev, const struct braid_conn_owner *owner,
 			   const struct sockaddr_storage *from, uint64_t now);
-/* Move a handshake on; `c` may be gone afterwards. */
+/* The service thread moves a handshake on; nothing happens if it has ended. */
 void braid_handshake_event(struct braid_conn *c, uint64_t now);
-void braid_handshake_end(struct braid_conn *c);		/* close and free */
+/*
+ * A caller that waits for a handshake, and will call again soon, moves it on, so that no thread has
+ * to be woken.  The socket is not watched then, until the service thread looks again and finds that
+ * no caller has come since.  What may sleep in the kernel is left to the thread.
+ */
+void braid_handshake_help(struct braid_conn *c, uint64_t now);
+/* The same for peers' that wait for the proof.  Takes braid_svc.lock, or does nothing. */
+void braid_handshakes_help(void);
+/* Close it.  The service thread may hold an event of it, so its memory is freed later: */
+void braid_handshake_end(struct braid_conn *c);
+void braid_handshakes_free(void);	/* by the service thread, when it holds no event */
 
 /*
  * Drop the oldest accepted connection, of those that have not shown the key if any.  Each has some

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/secret.h"
+#include "core/base/wakeup.h"
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/setup/due.h"
@@ -51,8 +52,19 @@ bool braid_svc_trylock(void)
 
 void braid_svc_unlock(void)
 {
+	bool wake = braid_svc.wake;
+
+	braid_svc.wake = false;
 	own(false);
 	pthread_mutex_unlock(&braid_svc.lock);
+	if (wake)
+		braid_wake_service();
+}
+
+void braid_svc_wake(void)
+{
+	braid_svc_assert_locked();
+	braid_svc.wake = true;
 }
 
 static bool same_key(const struct braid_link_key *a, const struct braid_link_key *b)

@@ -24,6 +24,7 @@ struct braid_link_key;
 struct braid_svc {
 	pthread_mutex_t lock;
 	struct braid_list links;
+	bool wake;			/* see braid_svc_wake() */
 #ifdef BRAID_CHECK_LOCKS
 	struct braid_lock owned;	/* held while `lock` is, by the same thread */
 #endif
@@ -42,6 +43,9 @@ void braid_svc_unlock(void);
 #endif
 
 /* --- with braid_svc.lock held -------------------------------------------------------------- */
+
+/* Wake the service thread once the lock is free; before, it would only wait for the lock. */
+void braid_svc_wake(void);
 
 void braid_links_init(void);	/* there are none */
 /*

@@ -21,6 +21,7 @@
 #include "core/proto/auth.h"
 #include "core/proto/handle.h"
 #include "core/setup/conn.h"
+#include "core/setup/handshake.h"
 #include "core/setup/keypair.h"
 #include "core/setup/links.h"
 #include "core/setup/listener.h"
@@ -329,6 +330,7 @@ struct braid_comm *braid_listen_accept(struct braid_listen *l)
 	struct braid_comm *c = listen_pop(l);
 
 	if (!c) {
+		braid_handshakes_help();
 		links_poll(l);
 		c = listen_pop(l);
 	}

@@ -245,6 +245,7 @@ static void close_all(void)
 	braid_list_for(link, &braid_svc.links, table.node)
 		braid_link_fail(link, -ENOTCONN, "the last context was finalized [link-closed]");
 	braid_handshakes_close();
+	braid_handshakes_free();
 	braid_keypairs_forget();
 	braid_movers_end();
 	reap_links();
@@ -365,6 +366,7 @@ static bool run_round(int *wait_ms)
 		*wait_ms = sooner(*wait_ms, 1);
 	if (go_on && *wait_ms < 0 && loop.idle_since_ns)
 		*wait_ms = SLOW_TICK_MS;
+	braid_handshakes_free();
 	braid_svc_unlock();
 	return go_on;
 }

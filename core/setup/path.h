@@ -6,7 +6,7 @@
  * with the peer's members by subnet; lane i prefers path i modulo their number.  A path that failed
  * is avoided for a while, longer each time that it fails again soon.  Then its lanes return to it.
  *
- * Only the service thread changes the paths of a link.
+ * The paths of a link are changed with braid_svc.lock held.
  */
 #ifndef BRAID_SETUP_PATH_H
 #define BRAID_SETUP_PATH_H

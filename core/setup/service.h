@@ -4,8 +4,8 @@
  *
  * It accepts, dials, runs handshakes, watches links that have no callers, and closes dead links
  * (core/setup/loop.h).  It sleeps when nothing is due, never waits for a peer, and ends when the
- * last listen and link are gone.  Set-up calls from NCCL change tables, and leave the rest to the
- * thread.
+ * last listen and link are gone.  Set-up calls from NCCL change tables, move the handshakes that
+ * they wait for (core/setup/handshake.h), and leave the rest to the thread.
  */
 #ifndef BRAID_SETUP_SERVICE_H
 #define BRAID_SETUP_SERVICE_H

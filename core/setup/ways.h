@@ -6,7 +6,7 @@
  * the interfaces for handshakes: those of NCCL_SOCKET_IFNAME, which need not be its own.  The end
  * that dials tries each pair of an own address and a peer's (topo/pairs.h) until one works.
  *
- * Only the service thread calls these functions, except braid_shake_add() and those that list
+ * These functions are called with braid_svc.lock held, except braid_shake_add() and those that list
  * interfaces or addresses.
  */
 #ifndef BRAID_SETUP_WAYS_H

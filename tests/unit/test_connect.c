@@ -47,6 +47,23 @@ int __wrap_braid_service_try(void)
 	return service_err;
 }
 
+static unsigned dials, helps;
+
+void __wrap_braid_dial_at_once(struct braid_link *l);
+void __wrap_braid_dial_at_once(struct braid_link *l)
+{
+	assert_false(braid_list_empty(&braid_svc.links));
+	assert_int_equal(atomic_load(&l->state), BRAID_LINK_DIALING);
+	dials++;
+}
+
+void __wrap_braid_dial_help(struct braid_link *l);
+void __wrap_braid_dial_help(struct braid_link *l)
+{
+	(void)l;
+	helps++;
+}
+
 /* --- the other end ------------------------------------------------------------------------- */
 
 static int check(const struct braid_link *l, uint32_t id, const struct braid_open *open)
@@ -110,7 +127,7 @@ static int setup(void **state)
 	twice = NULL;
 	one_comm = true;
 	came_second = false;
-	starts = checks = 0;
+	starts = checks = dials = helps = 0;
 	null_pair_init(&p, &config);
 	null_now_ns += 1000 * SEC;
 	braid_links_init();
@@ -390,6 +407,11 @@ static void where_no_link_is_up_a_new_one_is_to_be_dialled(void **state)
 	braid_handle_pack(&listener, handle);
 	assert_not_yet();
 	assert_int_equal(starts, 1);
+	assert_int_equal(dials, 1);		/* by this call, which has also helped */
+	assert_int_equal(helps, 1);
+	assert_not_yet();
+	assert_int_equal(dials, 1);
+	assert_int_equal(helps, 2);
 	l = made();
 	assert_int_equal(atomic_load(&l->state), BRAID_LINK_DIALING);
 	assert_true(l->dialler);

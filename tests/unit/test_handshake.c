@@ -44,6 +44,7 @@ static struct {
 	unsigned steps, dones;
 	int done_err;			/* of the last done() */
 	unsigned dropped;		/* set-ups */
+	bool unconnected;
 	char info[1024];
 } w;
 static int next_fd;
@@ -100,7 +101,21 @@ static int os_random(void *buf, size_t len)
 	return 0;
 }
 
+static int os_getpeername(int fd, struct sockaddr *sa, socklen_t *len)
+{
+	(void)sa, (void)len;
+	assert_true(w.open[fd]);
+	errno = ENOTCONN;
+	return w.unconnected ? -1 : 0;
+}
+
+static uint64_t os_now_ns(void)
+{
+	return start;
+}
+
 static const struct braid_os fake = {
+	.getpeername = os_getpeername, .now_ns = os_now_ns,
 	.epoll_ctl = os_epoll_ctl, .close = os_close, .setsockopt = os_setsockopt,
 	.random = os_random,
 };
@@ -209,6 +224,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	braid_handshakes_close();
+	braid_handshakes_free();
 	log_strangers();			/* forget this case's */
 	braid_svc_unlock();
 	braid_log_to(NULL);
@@ -640,6 +656,100 @@ static void a_set_up_older_than_a_revocation_is_dropped_at_once(void **state)
 	assert_true(is_left(old));		/* the service thread may be handling it */
 }
 
+/* --- callers that wait ---------------------------------------------------------------------- */
+
+static void a_caller_that_helps_has_the_socket_to_itself(void **state)
+{
+	struct braid_conn *c = dialled();
+
+	(void)state;
+	assert_int_equal(w.events[c->fd], EPOLLOUT);
+	braid_handshake_help(c, start);
+	braid_handshake_help(c, start);
+	assert_int_equal(w.steps, 2);
+	assert_int_equal(w.events[c->fd], 0);
+	w.err = 0;
+	braid_handshake_help(c, start);
+	assert_int_equal(w.dones, 1);
+	assert_false(braid_handshakes_left());
+}
+
+static void a_caller_that_stays_away_is_not_waited_for(void **state)
+{
+	struct braid_conn *c = dialled();
+
+	(void)state;
+	braid_handshake_help(c, start);
+	assert_true(braid_svc.wake);		/* for the thread to look */
+	braid_svc.wake = false;
+	for (int i = 0; i < 3; i++) {		/* it comes between two looks */
+		assert_true(braid_handshakes_poll(start));
+		braid_handshake_help(c, start);
+	}
+	assert_false(braid_svc.wake);
+	assert_int_equal(w.steps, 4);
+	assert_true(braid_handshakes_poll(start));
+	assert_int_equal(w.steps, 4);
+	assert_true(braid_handshakes_poll(start));
+	assert_int_equal(w.steps, 5);
+	assert_int_equal(w.events[c->fd], EPOLLIN);
+	assert_false(braid_handshakes_poll(start));
+}
+
+static void a_caller_does_not_help_with_what_may_sleep(void **state)
+{
+	struct braid_conn *c = dialled();
+
+	(void)state;
+	c->state = BRAID_CONN_ASK_SETUP;
+	braid_handshake_help(c, start);
+	assert_int_equal(w.steps, 0);
+	assert_int_equal(w.events[c->fd], EPOLLOUT);
+}
+
+static void a_caller_does_not_help_before_tcp_has_connected(void **state)
+{
+	struct braid_conn *c = dialled();
+
+	(void)state;
+	w.unconnected = true;
+	braid_handshake_help(c, start);
+	assert_int_equal(w.steps, 0);
+	w.unconnected = false;
+	braid_handshake_help(c, start);
+	assert_int_equal(w.steps, 1);
+}
+
+static void who_accepts_helps_those_that_have_shown_the_key(void **state)
+{
+	struct braid_conn *c = accepted(), *stranger = accepted(), *dial = dialled();
+
+	(void)state;
+	c->state = BRAID_CONN_RX_PROOF;
+	assert_int_equal(w.steps, 2);
+	braid_handshakes_help();		/* somebody else has the lock */
+	assert_int_equal(w.steps, 2);
+	braid_svc_unlock();
+	braid_handshakes_help();
+	braid_svc_lock();
+	assert_int_equal(w.steps, 3);
+	assert_int_equal(w.events[c->fd], 0);
+	assert_int_equal(w.events[stranger->fd], EPOLLIN);
+	assert_int_equal(w.events[dial->fd], EPOLLOUT);
+}
+
+static void an_event_of_one_that_has_ended_is_ignored(void **state)
+{
+	struct braid_conn *c = dialled();
+
+	(void)state;
+	w.err = 0;
+	braid_handshake_help(c, start);
+	braid_handshake_event(c, start);	/* the service thread held it already */
+	assert_int_equal(w.steps, 1);
+	assert_int_equal(w.dones, 1);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -670,6 +780,12 @@ int main(void)
 		CASE(a_round_ends_and_the_next_one_goes_on),
 		CASE(a_set_up_that_is_not_ready_in_time_is_given_up),
 		CASE(a_set_up_older_than_a_revocation_is_dropped_at_once),
+		CASE(a_caller_that_helps_has_the_socket_to_itself),
+		CASE(a_caller_that_stays_away_is_not_waited_for),
+		CASE(a_caller_does_not_help_with_what_may_sleep),
+		CASE(a_caller_does_not_help_before_tcp_has_connected),
+		CASE(who_accepts_helps_those_that_have_shown_the_key),
+		CASE(an_event_of_one_that_has_ended_is_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,7 +207,6 @@ static int accepted(struct braid_conn *c, uint64_t now, uint32_t *ret_link)
 	}
 	if (c->theirs.kind == BRAID_HELLO_ALIVE)
 		return braid_reverse_take(c, now);
-	braid_bind_accepted(c);
 	if (c->theirs.kind == BRAID_HELLO_LANE)
 		return c->lane ? braid_join_lane(c->lane, c) :
 				 braid_join_new_lane(c->link, c, c->theirs.lane);
@@ -265,6 +264,14 @@ static void accept_done(struct braid_conn *c, int err, uint64_t now)
 	}
 }
 
+/* What takes time is done while the dialler computes. */
+static void accept_greeted(struct braid_conn *c)
+{
+	if (c->theirs.kind != BRAID_HELLO_ALIVE)
+		braid_bind_accepted(c);
+}
+
 const struct braid_conn_owner braid_accepting = {
-	.find = accept_find, .admit = accept_admit, .setup = braid_join_setup, .done = accept_done,
+	.find = accept_find, .admit = accept_admit, .greeted = accept_greeted,
+	.setup = braid_join_setup, .done = accept_done,
 };

@@ -265,6 +265,8 @@ static int conn_tx_answer(struct braid_conn *c)
 		return err;
 	switch (c->mine.status) {
 	case BRAID_HELLO_OK:
+		if (c->owner->greeted)
+			c->owner->greeted(c);
 		return 0;
 	case BRAID_HELLO_VERSION:
 		return c->known ? -ENOKEY : -EPROTONOSUPPORT;

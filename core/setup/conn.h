@@ -45,6 +45,8 @@ struct braid_conn_owner {
 	 * dial is here.
 	 */
 	int (*admit)(struct braid_conn *c);
+	/* Accepting end, may be NULL: the answer has left, and the proof will take a while. */
+	void (*greeted)(struct braid_conn *c);
 	/*
 	 * Dialling end: connected; complete c->mine.  0, -EAGAIN as above, or -EALREADY: the
 	 * connection is not needed any more.

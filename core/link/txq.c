@@ -27,7 +27,7 @@ enum {
 int braid_txq_init(struct braid_txq *q, uint32_t ring_size, uint32_t nframes)
 {
 	char *ring = malloc(ring_size);
-	struct braid_txf *f = malloc(nframes * sizeof(*f));
+	struct braid_txf *f = calloc(nframes, sizeof(*f));
 	bool keep = nframes > 4 * BRAID_CTL_FRAMES + 1 && ring_size >= BRAID_CTL_BYTES;
 
 	assert(!(nframes & (nframes - 1)) && !(ring_size & (ring_size - 1)));

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -279,8 +278,6 @@ static void starve(void)
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pin(0, (unsigned)cpu);
-		/* Where other tests are busy, too, its share of a second was enough to be heard. */
-		setpriority(PRIO_PROCESS, 0, -20);
 		for (;;)
 			;
 	}

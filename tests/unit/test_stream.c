@@ -292,7 +292,7 @@ static void traffic(unsigned n, size_t max)
 			braid_link_try_flush_control(end[1]);
 		}
 		if (i % 65536 == 0)	/* what is on its way may wait for a busy CPU */
-			assert_true(time(NULL) - began < 60);
+			assert_true(time(NULL) - began < 300);
 	}
 	assert_int_equal(warns, 0);
 }

@@ -167,7 +167,7 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	int res;
 
 	braid_assert_locked(&lane->io);
-	if (!w || w->over)		/* no queue pair: the lane was closed unread */
+	if (w->over)
 		return 0;
 	res = poll_cq(w);
 	if (!res && braid_lane_is_alone(lane)) {

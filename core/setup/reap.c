@@ -48,8 +48,14 @@ static void link_close_lanes(struct braid_link *link)
 	unsigned n = braid_link_stop(link);
 
 	braid_link_end_copies(link);
-	for (unsigned i = 0; i < n; i++)
-		link->lane[i]->tr->lane_close(link->lane[i]);
+	for (unsigned i = 0; i < n; i++) {
+		struct braid_lane *lane = link->lane[i];
+
+		/* A thread that saw it up, or unread, may be about to take its io lock and poll. */
+		atomic_store(&lane->up, false);
+		atomic_store(&lane->unread, false);
+		lane->tr->lane_close(lane);
+	}
 	if (!link->reap.closing)
 		braid_stops_mark(link->key.dev, &link->reap.stops);
 	link->reap.closing = true;

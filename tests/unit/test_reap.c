@@ -303,6 +303,10 @@ static void a_comm_keeps_a_dead_link_until_it_is_closed(void **state)
 	kill_link(DIALLER);
 	assert_false(reap(DIALLER));
 	assert_int_equal(closes, CLOSES);	/* its lanes are closed all the same */
+	for (unsigned k = 0; k < 2; k++) {	/* and a call that was about to poll one does not */
+		assert_false(braid_lane_up(link_at(DIALLER)->lane[k]));
+		assert_false(braid_lane_unread(link_at(DIALLER)->lane[k]));
+	}
 	c->closed = true;
 	assert_true(reap(DIALLER));
 }

@@ -298,13 +298,12 @@ static void os_nap(uint64_t ns)
 
 static int os_thread_join(pthread_t thread, unsigned timeout_ms)
 {
-	static const struct timespec nap = { .tv_nsec = 100000 };
 	uint64_t end = os_now_ns() + timeout_ms * 1000000ull;
 	int err;
 
 	/* pthread_timedjoin_np() uses a clock that jumps when somebody sets the time. */
 	while ((err = pthread_tryjoin_np(thread, NULL)) == EBUSY && os_now_ns() < end)
-		nanosleep(&nap, NULL);
+		os_nap(100000);
 	return -err;
 }
 

@@ -78,12 +78,19 @@ void braid_link_detach(struct braid_link *link)
 	link->lanes.attached = false;
 }
 
+/* Are there buffers to give back that are not needed at rest? */
+static bool may_trim(const struct braid_transport *tr)
+{
+	return tr->dma ? tr->lane_rest != NULL : !tr->blob;
+}
+
+/* True: it is done, or there is nothing to do. */
 static bool lane_trim(struct braid_lane *lane)
 {
 	const struct braid_transport *tr = lane->tr;
 	bool done = false;
 
-	if (!(tr->dma ? tr->lane_rest != NULL : !tr->blob) || !braid_lane_up(lane) || lane->rx_left)
+	if (!may_trim(tr) || !braid_lane_up(lane) || lane->rx_left)
 		return true;
 	if (!braid_trylock(&lane->io))
 		return false;

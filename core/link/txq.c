@@ -238,7 +238,7 @@ char *braid_tx_lengthen(struct braid_lane *lane, uint32_t n, uint32_t most,
 	char *at;
 
 	braid_assert_locked(&lane->link->lock);
-	/* What the peer has begun to read, or has a checksum, may only be sent again unchanged. */
+	/* The peer may have read a part of an offered frame, and then needs the rest unchanged. */
 	if (q->f_sent == q->f_head || q->offered == q->f_head)
 		return NULL;
 	x = f->owner;

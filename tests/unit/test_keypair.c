@@ -211,7 +211,7 @@ static void threads_never_get_the_same(void **state)
 	}
 }
 
-/* The last case, for it has children wiped. */
+/* The last case: after it, children find zeros where this process has secrets. */
 static void a_forked_child_has_none_of_its_parents(void **state)
 {
 	struct pair p;

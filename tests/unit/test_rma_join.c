@@ -96,30 +96,31 @@ static void a_burst_leaves_in_one_frame(void **state)
 	end_all(op, BURST);
 }
 
-static void a_frame_grows_up_to_2_KiB(void **state)
+/* A burst of n operations arrives, in so many frames. */
+static void arrives_in(const struct win *w, unsigned n, unsigned nframes)
 {
-	struct win *w = start_window();
 	struct braid_rma_op *op[MANY];
 
+	burst(op, n);
+	assert_int_equal(frames(), nframes);
+	assert_all_here(w, n);
+	end_all(op, n);
+}
+
+static void a_frame_grows_up_to_2_KiB(void **state)
+{
 	(void)state;
-	burst(op, MANY);
-	assert_int_equal(frames(), (MANY * 56 + MOST - 1) / (MOST / 56 * 56));
-	assert_all_here(w, MANY);
-	end_all(op, MANY);
+	arrives_in(start_window(), MANY, (MANY * 56 + MOST - 1) / (MOST / 56 * 56));
 }
 
 static void an_earlier_build_gets_a_frame_for_each(void **state)
 {
-	struct win *w = start_window();
-	struct braid_rma_op *op[BURST];
+	const struct win *w = start_window();
 
 	(void)state;
 	assert_true(ca->takes_joined);
 	ca->takes_joined = false;
-	burst(op, BURST);
-	assert_int_equal(frames(), BURST);
-	assert_all_here(w, BURST);
-	end_all(op, BURST);
+	arrives_in(w, BURST, BURST);
 }
 
 /* Its bytes are a lane's, and it is done only once they are acknowledged. */
@@ -197,7 +198,7 @@ static void nothing_joins_where_the_ring_ends(void **state)
 	end_all(op, 2);
 }
 
-/* What the target refuses of a frame ends the link, not what it has done before. */
+/* An operation that the target refuses ends the link; those before it in the frame are applied. */
 static void a_frame_is_refused_where_it_goes_wrong(void **state)
 {
 	struct win *w = start_window();

@@ -156,6 +156,7 @@ struct braid_link_tick {		/* core/setup/watched.c; core/setup/due.c: */
 	bool rests;
 	unsigned long seen;		/* data calls, at the last tick */
 	bool settled;			/* watched, and a tick has passed without a call */
+	struct braid_list streams;	/* of those whose peers send all the time; next NULL: not */
 	uint64_t tidied_ns;		/* when it last sent control frames that are not urgent */
 };
 

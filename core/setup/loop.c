@@ -344,9 +344,12 @@ static bool run_round(int *wait_ms)
 
 		link = lane->link;
 		braid_watched_event(lane);
+	} else if (n <= 0) {
+		link = braid_watched_stream();
 	}
 	now = braid_clock_set();
-	tick = n <= 0 || now - loop.ticked_ns >= TICK_MS * MS;	/* also while events pour in */
+	/* Also while events or data pour in: */
+	tick = (n <= 0 && !link) || now - loop.ticked_ns >= TICK_MS * MS;
 	braid_svc_lock();
 	if (link)
 		braid_due_now(link);
@@ -359,7 +362,7 @@ static bool run_round(int *wait_ms)
 		int ms = run_due(now);
 
 		loop.ticked_ns = now;
-		*wait_ms = n > 0 ? 0 : ms;
+		*wait_ms = n > 0 || braid_watched_streams() ? 0 : ms;
 	}
 	go_on = (!braid_service_stopping() || must_linger(now)) && !nothing_left(now);
 	if (go_on && braid_service_stopping())

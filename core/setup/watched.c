@@ -15,8 +15,10 @@
 
 enum {
 	TIDY_MS = 20,			/* how often frames that callers left pending are sent */
-	WATCH_MOVES = 4,		/* at most so many braid_link_move() before watching */
+	WATCH_MOVES = 4,		/* braid_link_move() of one link before others have a turn */
 };
+
+static struct braid_list streaming = { &streaming, &streaming };	/* struct braid_link */
 
 static void lane_unwatch(struct braid_lane *lane)
 {
@@ -49,10 +51,19 @@ int braid_lane_shut(struct braid_lane *lane)
 	return braid_lane_fence(lane);
 }
 
+static void stream_no_more(struct braid_link *link)
+{
+	if (!link->tick.streams.next)
+		return;
+	braid_list_del(&link->tick.streams);
+	link->tick.streams.next = NULL;
+}
+
 /* Stop watching.  Even a disarmed epoll entry would cost the kernel time for every packet. */
 void braid_watched_end(struct braid_link *link)
 {
 	braid_link_set_watched(link, false);
+	stream_no_more(link);
 	for (unsigned i = 0; i < link->nlanes; i++)
 		lane_unwatch(link->lane[i]);
 }
@@ -64,19 +75,24 @@ void braid_watched_end(struct braid_link *link)
  */
 static void link_watch(struct braid_link *link)
 {
-	bool idle = true;
+	bool idle = true, any = false;
 	int moved = 1;
 
+	stream_no_more(link);
 	for (unsigned i = 0; i < link->nlanes; i++) {
 		if (braid_lane_up(link->lane[i]))
 			idle &= link->lane[i]->tr->arm(link->lane[i]);
 	}
-	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++)
+	for (unsigned i = 0; i < WATCH_MOVES && moved > 0; i++) {
 		moved = braid_link_move(link);
+		any |= moved > 0;
+	}
 	/* Work left behind by a held lock or an unfinished GPU copy will raise no event. */
 	if (!braid_link_try_flush_control(link) || moved > 0 || !idle ||
 	    atomic_load(braid_link_copies(link))) {
 		braid_watched_end(link);
+		if (moved > 0 || (!idle && any))
+			braid_list_add_tail(&streaming, &link->tick.streams);
 		return;
 	}
 	braid_link_set_watched(link, true);
@@ -90,6 +106,27 @@ static void link_watch(struct braid_link *link)
 			return;
 		}
 	}
+}
+
+bool braid_watched_streams(void)
+{
+	return !braid_list_empty(&streaming);
+}
+
+struct braid_link *braid_watched_stream(void)
+{
+	struct braid_link *link;
+
+	if (!braid_watched_streams())
+		return NULL;
+	link = braid_list_entry(streaming.next, struct braid_link, tick.streams);
+	braid_watched_end(link);
+	if (atomic_load(&link->state) != BRAID_LINK_UP)
+		return link;
+	braid_yield();			/* the callers may only have been waiting for this CPU */
+	if (braid_link_touched(link) == link->tick.seen)
+		link_watch(link);
+	return link;
 }
 
 void braid_watched_event(struct braid_lane *lane)

@@ -2,9 +2,11 @@
 /*
  * watched.h - links whose callers are away: the service thread watches their sockets.
  *
- * A link is in one of two modes.  *Active*: callers move it, and the thread only checks it every
- * tick.  *Watched*: no call came for a tick, and its sockets are in the thread's epoll set.  Only
- * the service thread calls these functions.
+ * A link is in one of three modes.  *Active*: callers move it, and the thread only checks it every
+ * tick.  *Watched*: no call came for a tick, and its sockets are in the thread's epoll set.
+ * *Streaming*: no call came, and more arrives than one look takes, as at the target of large gets.
+ * The thread moves it in turn with other links, and does not sleep.  Only the service thread calls
+ * these functions.
  */
 #ifndef BRAID_SETUP_WATCHED_H
 #define BRAID_SETUP_WATCHED_H
@@ -19,7 +21,10 @@ struct braid_link;
 void braid_watched_event(struct braid_lane *lane);
 /* A tick of a link that is up.  True: this link does not need the next tick soon. */
 bool braid_watched_tick(struct braid_link *link, uint64_t now);
-/* Watch the link no more. */
+/* Move the streaming link whose turn it is, unless a caller is back.  NULL: there is none. */
+struct braid_link *braid_watched_stream(void);
+bool braid_watched_streams(void);	/* is there one? */
+/* Watch the link no more, and move it no more. */
 void braid_watched_end(struct braid_link *link);
 /* Fence a lane that may be watched: as braid_lane_fence(). */
 int braid_lane_shut(struct braid_lane *lane);

@@ -33,7 +33,7 @@ static struct {				/* the epoll set */
 } set;
 
 static struct braid_transport tr;	/* the null transport, and what a case changes */
-static bool armed, arrivals;		/* arrivals: at every poll */
+static bool armed, arrivals, once;	/* arrivals: at every poll, or at one */
 static struct braid_link *link;
 static const struct braid_os *null_os;
 
@@ -85,7 +85,10 @@ static bool arm(struct braid_lane *lane)
 
 static int poll_lane(struct braid_lane *lane)
 {
-	return arrivals ? 1 : null_transport.poll(lane);
+	if (!arrivals)
+		return null_transport.poll(lane);
+	arrivals = !once;
+	return 1;
 }
 
 static int begin(void **state)
@@ -102,7 +105,7 @@ static int begin(void **state)
 	braid_os = &os;
 	memset(&set, 0, sizeof(set));
 	armed = true;
-	arrivals = false;
+	arrivals = once = false;
 	tr = null_transport;
 	tr.arm = arm;
 	tr.poll = poll_lane;
@@ -237,16 +240,105 @@ static void a_link_with_work_left_is_not_watched(void **state)
 	assert_false(tick());
 	assert_false(watched());
 	atomic_store(&link->rx.copies, 0);
-	arrivals = true;
-	assert_false(tick());
-	assert_false(watched());
-	arrivals = false;
 	braid_lock_wait(&link->lock);
 	assert_false(tick());
 	braid_unlock(&link->lock);
 	assert_false(watched());
+	assert_false(braid_watched_streams());	/* the next tick is soon enough for all that */
 	tick();
 	assert_true(watched());
+}
+
+/* --- more arrives than one look takes ------------------------------------------------------- */
+
+static void stream(void)
+{
+	arrivals = true;
+	assert_false(tick());
+	assert_false(watched());
+	assert_true(braid_watched_streams());
+}
+
+static void a_link_whose_peer_goes_on_sending_is_moved_without_a_tick(void **state)
+{
+	(void)state;
+	stream();
+	for (unsigned i = 0; i < 3; i++) {
+		assert_ptr_equal(braid_watched_stream(), link);
+		assert_true(braid_watched_streams());
+	}
+	assert_false(watched());
+	arrivals = false;
+	assert_ptr_equal(braid_watched_stream(), link);
+	assert_true(watched());
+	assert_false(braid_watched_streams());
+	assert_null(braid_watched_stream());
+}
+
+/* Its lanes were not armed before what came had been read. */
+static void a_worker_that_could_not_be_armed_is_tried_at_once_if_it_had_data(void **state)
+{
+	(void)state;
+	armed = false;
+	arrivals = once = true;
+	assert_false(tick());
+	assert_true(braid_watched_streams());
+	armed = true;
+	braid_watched_stream();
+	assert_true(watched());
+	assert_false(braid_watched_streams());
+}
+
+static void a_call_ends_a_stream(void **state)
+{
+	(void)state;
+	stream();
+	call();
+	assert_ptr_equal(braid_watched_stream(), link);
+	assert_false(braid_watched_streams());
+	assert_false(watched());
+	tick();
+	stream();
+	call();
+	tick();
+	assert_false(braid_watched_streams());
+}
+
+static void a_tick_that_finds_no_more_data_ends_a_stream(void **state)
+{
+	(void)state;
+	stream();
+	arrivals = false;
+	tick();
+	assert_true(watched());
+	assert_false(braid_watched_streams());
+}
+
+static void a_dead_link_streams_no_more(void **state)
+{
+	(void)state;
+	stream();
+	atomic_store(&link->state, BRAID_LINK_DEAD);
+	assert_ptr_equal(braid_watched_stream(), link);
+	assert_false(braid_watched_streams());
+}
+
+static void links_that_stream_take_turns(void **state)
+{
+	struct braid_link *a = pair.end[A];
+
+	(void)state;
+	stream();
+	for (unsigned i = 0; i < 2; i++)
+		a->lane[i]->tr = &tr;
+	braid_watched_tick(a, null_now_ns);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_ptr_equal(braid_watched_stream(), link);
+		assert_ptr_equal(braid_watched_stream(), a);
+	}
+	braid_watched_end(a);
+	for (unsigned i = 0; i < 2; i++)
+		a->lane[i]->tr = &null_transport;
 }
 
 static void a_full_epoll_set_is_tried_again_at_the_next_tick(void **state)
@@ -373,6 +465,12 @@ int main(void)
 		CASE(a_late_event_does_not_watch_the_link_again),
 		CASE(an_event_of_a_dead_link_changes_nothing),
 		CASE(a_link_with_work_left_is_not_watched),
+		CASE(a_link_whose_peer_goes_on_sending_is_moved_without_a_tick),
+		CASE(a_worker_that_could_not_be_armed_is_tried_at_once_if_it_had_data),
+		CASE(a_call_ends_a_stream),
+		CASE(a_tick_that_finds_no_more_data_ends_a_stream),
+		CASE(a_dead_link_streams_no_more),
+		CASE(links_that_stream_take_turns),
 		CASE(a_full_epoll_set_is_tried_again_at_the_next_tick),
 		CASE(a_blocked_lane_waits_for_room_too),
 		CASE(an_event_descriptor_reports_arrivals_and_room),

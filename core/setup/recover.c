@@ -139,11 +139,11 @@ static void request_dial(struct braid_link *link, uint64_t now)
 
 static void shut_lost(struct braid_link *link, uint64_t now)
 {
-	if (braid_lane_up(braid_link_home(link)))
-		link->recover.probe_ns = 0;	/* if home is lost again, ask at once */
+	/* If home fails again, ask at once.  One that is up but suspect has failed: back off. */
+	if (braid_health_well(braid_link_home(link), now))
+		link->recover.probe_ns = link->recover.probe_wait_ms = 0;
 	if (!braid_link_ndown(link)) {
 		link->recover.down_ns = 0;
-		link->recover.probe_wait_ms = 0;
 		return;
 	}
 	braid_link_move(link);			/* notices other lanes that have ended */

@@ -18,6 +18,7 @@
 #include "core/link/state.h"
 #include "core/setup/links.h"
 #include "core/setup/recover.h"
+#include "core/setup/redial.h"
 #include "core/setup/silence.h"
 #include "tests/lib/pair.h"
 
@@ -114,6 +115,52 @@ static void a_peer_that_sent_data_after_the_turn_began_is_not_lost(void **state)
 	braid_recover_tick(link, null_now_ns);
 	assert_int_equal(state_of(), BRAID_LINK_UP);
 	assert_int_equal(warn_count, 0);
+}
+
+/* --- a peer that does not acknowledge -------------------------------------------------------- */
+
+static int not_acknowledged(struct braid_lane *lane, struct braid_health *ret)
+{
+	(void)lane;
+	*ret = (struct braid_health){ .unacked = true, .resent = 1 };
+	return 0;
+}
+
+/* Ticks for so many seconds.  Returns how often this end asked the peer to dial: no ask succeeds. */
+static unsigned requests_in(unsigned s)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s * 20; i++) {
+		uint64_t was = link->recover.probe_ns;
+
+		pass(50);
+		braid_recover_tick(link, null_now_ns);
+		n += link->recover.probe_ns && link->recover.probe_ns != was;
+	}
+	return n;
+}
+
+static void requests_become_fewer_though_the_lane_is_never_lost(void **state)
+{
+	static struct braid_transport silent;
+
+	(void)state;
+	silent = null_transport;
+	silent.health = not_acknowledged;
+	link->lane[0]->tr = &silent;
+	link->npaths = 1;
+	link->setup.path[0].dev = link->key.dev;
+	link->setup.path[0].to.port = 1;
+	assert_in_range(requests_in(BRAID_LONG_OUTAGE_S), BRAID_LONG_OUTAGE_S, 1000);
+	assert_in_range(requests_in(60), 60 / 3, 60);
+	assert_true(braid_lane_up(link->lane[0]));
+	/* Home is well for a moment.  Then the first request comes as soon as home is suspect. */
+	link->lane[0]->tr = &null_transport;
+	assert_int_equal(requests_in(1), 0);
+	link->lane[0]->tr = &silent;
+	assert_in_range(requests_in(1), 1, 20);
+	link->lane[0]->tr = &null_transport;
 }
 
 /* --- lanes on which data is changed ---------------------------------------------------------- */
@@ -263,6 +310,7 @@ int main(void)
 		CASE(time_without_the_service_thread_is_not_the_peers),
 		CASE(a_peer_that_sends_at_the_end_of_such_a_pause_is_not_lost),
 		CASE(a_peer_that_sent_data_after_the_turn_began_is_not_lost),
+		CASE(requests_become_fewer_though_the_lane_is_never_lost),
 		TWO(a_lane_whose_data_is_changed_again_and_again_is_left_for_a_while),
 		TWO(the_last_lane_is_dialled_however_often_its_data_is_changed),
 		TWO(lanes_that_are_lost_for_other_reasons_are_not_left),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum {
+	STRUCK_S = 10,
 	SETTLED_S = 1800,
 	DIALS = 2000,			/* in the first minutes */
 	LINKS = 2,			/* at most, between two processes that share links */
@@ -60,11 +61,19 @@ static void doom(void *arg, uint64_t a, uint64_t b)
 	sim_comms_doom(0, 1);
 }
 
+/* What did not need the network any more when the outage began is over by now. */
+static void find_struck(void *arg, uint64_t a, uint64_t b)
+{
+	(void)arg, (void)a, (void)b;
+	sim.struck = !sim_comms_over();
+}
+
 uint64_t sim_outage_begin(void)
 {
 	uint64_t end = sim.now + sim.outage_s * SEC;
 
-	sim.struck = !sim_comms_over();
+	sim.struck = false;
+	sim_at(sim.now + STRUCK_S * SEC, find_struck, NULL, 0, 0);
 	sim.lossy = true;
 	sim.dials = sim.silences = 0;
 	for (unsigned rail = 0; rail < SIM_RAILS; rail++) {

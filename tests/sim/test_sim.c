@@ -4,7 +4,7 @@
  *
  *	test_sim [-r] [-n SEEDS] [-s FIRST] [-m MODULE]	many: a line per failure, a line at the end
  *	test_sim [-r] -v SEED				one, with all that happens in it
- *	test_sim -o HOURS [-n SEEDS] [-s FIRST]		outages that last so long
+ *	test_sim -o HOURS [-n SEEDS] [-s FIRST]		outages that last so long; or -v SEED: one
  *	test_sim -l LINKS [-t SECONDS]			one process with so many links, which rest so long
  *
  * Seeds have messages; with -r, one-sided operations, too.  Without -r, -n and -s, some of these run
@@ -369,6 +369,11 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 	catch_signals();
 	load(module);
+	if (hours && single) {
+		sim.verbose = true;
+		first = strtoull(single, NULL, 0);
+		n = 1;
+	}
 	if (hours)
 		return outages(first, n ? (unsigned)n : OUTAGES, hours) ? 0 : 1;
 	if (links)

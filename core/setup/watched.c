@@ -15,7 +15,7 @@
 
 enum {
 	TIDY_MS = 20,			/* how often frames that callers left pending are sent */
-	WATCH_MOVES = 4,		/* braid_link_move() of one link before others have a turn */
+	WATCH_MOVES = 4,		/* of one link, before others have a turn */
 };
 
 static struct braid_list streaming = { &streaming, &streaming };	/* struct braid_link */

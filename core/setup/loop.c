@@ -194,6 +194,24 @@ static void close_links(void)
 	}
 }
 
+/*
+ * Waits a moment while everything ends.  Nothing is accepted any more; an event that stayed would
+ * make each further wait return at once.
+ */
+static void wait_a_moment(void)
+{
+	struct epoll_event ev;
+	struct braid_listener *p;
+
+	if (braid_events_wait(&ev, 1) <= 0)
+		return;
+	p = (void *)(uintptr_t)(ev.data.u64 & ~(uint64_t)BRAID_TAG_MASK);
+	if ((ev.data.u64 & BRAID_TAG_MASK) == BRAID_TAG_WAKE)
+		braid_service_woken();
+	else if ((ev.data.u64 & BRAID_TAG_MASK) == BRAID_TAG_PORT)
+		braid_unwatch(p->fd);
+}
+
 /* For a bounded time, let CLOSE frames and the frames before them reach the peers. */
 static void flush_links(void)
 {
@@ -201,7 +219,6 @@ static void flush_links(void)
 	bool busy = true;
 
 	while (busy && braid_os->now_ns() < until) {
-		struct epoll_event ev[1];
 		struct braid_link *link;
 
 		busy = false;
@@ -217,7 +234,7 @@ static void flush_links(void)
 			braid_unlock(&link->lock);
 		}
 		if (busy)
-			braid_events_wait(ev, 1);
+			wait_a_moment();
 	}
 }
 
@@ -226,10 +243,8 @@ static void reap_links(void)
 	uint64_t until = braid_os->now_ns() + BRAID_LOOP_STOP_MS * MS;
 
 	while ((braid_reap_all() || braid_listeners_read_events()) && braid_os->now_ns() < until) {
-		struct epoll_event ev[1];
-
 		check_nics(braid_os->now_ns());
-		braid_events_wait(ev, 1);
+		wait_a_moment();
 	}
 }
 

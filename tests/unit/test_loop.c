@@ -31,7 +31,7 @@
 #include "core/setup/silence.h"
 #include "tests/lib/comms.h"
 
-enum { EPOLL = 90, EVENTFD = 91, FD = 100, ROUNDS_MAX = 20000, KEPT = 16, IDLE_S = 2 };
+enum { EPOLL = 90, EVENTFD = 91, FD = 100, PORT_FD = 110, ROUNDS_MAX = 20000, KEPT = 16, IDLE_S = 2 };
 
 static struct {
 	int wait[KEPT];				/* how long the first sleeps were to last: ms */
@@ -40,7 +40,7 @@ static struct {
 	void (*asleep)(unsigned round);		/* the case's part of a sleep */
 	struct epoll_event event;		/* for the next sleep, which ends at once */
 	bool has_event;
-	unsigned unwoken, closed;
+	unsigned unwoken, unwatched, closed;
 	bool stopped;
 	unsigned handshakes, ports, dials, lane_dials, reads;
 	uint64_t dialled_ns[KEPT];		/* since the loop began */
@@ -69,10 +69,9 @@ static int os_eventfd(void)
 
 static int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 {
-	(void)op;
-	(void)fd;
 	(void)ev;
 	assert_int_equal(ep, EPOLL);
+	t.unwatched += op == EPOLL_CTL_DEL && fd == PORT_FD;
 	return 0;
 }
 
@@ -417,6 +416,28 @@ static void goodbyes_have_a_second_to_leave(void **state)
 	assert_in_range(passed_ms(), BRAID_LOOP_STOP_MS, BRAID_LOOP_STOP_MS + 20);
 }
 
+static struct braid_listener port = { .fd = PORT_FD };
+
+/* Readable until somebody reads it, or looks away. */
+static void events_stay(unsigned round)
+{
+	stop_at_once(round);
+	if (round >= 50 && !t.unwoken)
+		happens(BRAID_TAG_WAKE, NULL);
+	else if (round >= 50 && !t.unwatched)
+		happens(BRAID_TAG_PORT, &port);
+}
+
+static void nothing_makes_it_spin_at_the_end(void **state)
+{
+	(void)state;
+	list(B);
+	run_loop(events_stay);
+	assert_int_equal(t.unwoken, 1);
+	assert_int_equal(t.unwatched, 1);
+	assert_true(t.rounds < 2 * BRAID_LOOP_STOP_MS);
+}
+
 /* Home is lost with a frame on it, and the peer is to dial. */
 static void lose_home(void)
 {
@@ -724,6 +745,7 @@ int main(void)
 		CASE_DIRECT(asked_to_stop_it_closes_all_links),
 		CASE_DIRECT(a_link_without_comms_is_freed_at_the_end),
 		CASE(goodbyes_have_a_second_to_leave),
+		CASE(nothing_makes_it_spin_at_the_end),
 		CASE(frames_of_a_lost_lane_have_three_seconds_to_be_sent_again),
 		CASE(a_dead_link_is_not_waited_for),
 		CASE(too_many_idle_links_are_closed),

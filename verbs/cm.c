@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -403,9 +404,17 @@ static void pump_run(struct braid_job *job)
 		end_left(w);
 }
 
+static bool has_event(const struct braid_ibport *p)
+{
+	struct pollfd fd = { .fd = p->cm->fd, .events = POLLIN };
+
+	return poll(&fd, 1, 0) != 0;
+}
+
+/* A job in vain would be followed by another: its end wakes the thread that calls this. */
 bool braid_cm_events(struct braid_ibport *p, struct braid_dev *dev)
 {
-	if (!atomic_exchange(&p->pumping, true)) {
+	if (has_event(p) && !atomic_exchange(&p->pumping, true)) {
 		p->pump = (struct braid_job){
 			.what = "to answer connections", .run = pump_run,
 		};

@@ -181,6 +181,38 @@ static void cycles(struct abi *t, const char *kind)
 	objects_gone();
 }
 
+/* -- events -------------------------------------------------------------------------------- */
+
+enum { EVENT_READS = 1000 };	/* about twenty are needed */
+
+/*
+ * finalize() waits while a request has no answer, since its queue pair can't be destroyed.  Each read
+ * of an event is a system call: there is one for each event, and few in vain.
+ */
+static void event_reads(struct abi *t)
+{
+	struct net *net;
+	struct pair p;
+	uint64_t until;
+	long calls;
+
+	warns_expected();
+	setenv("BRAID_LANES", "1", 1);
+	nic("iwarp", "");
+	net = abi_up(t);
+	ctl("requests nic0 600");
+	ctl("fail 0 rdma_get_cm_event");
+	pair_listen(net, &p);
+	for (until = now_us() + 10000000; !ctl("live qp") && now_us() < until;)
+		pair_step(net, &p);
+	pair_close(net, &p);
+	abi_down(net);
+	calls = ctl("calls");
+	objects_gone();
+	printf("%ld calls of rdma_get_cm_event\n", calls);
+	TRUE(calls > 0 && calls < EVENT_READS);
+}
+
 EACH_KIND(setup_calls)
 EACH_KIND(setup_calls_on)
 EACH_KIND(post_calls)
@@ -193,6 +225,7 @@ static const struct abi_case cases[] = {
 	BOTH("each call that moves data fails", post_calls),
 	BOTH("a thousand connections leave nothing", cycles),
 	BOTH("the end comes while a connection is made", early),
+	CASE("iWARP: events are read when they come, not in a spin", event_reads, LONG),
 };
 
 RDMA_MAIN(cases)

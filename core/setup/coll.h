@@ -72,6 +72,7 @@ int braid_coll_test(struct braid_coll *coll, struct braid_rma_op *op);
 
 /* Receive what comes from any rank.  0, or the error of the first channel that failed. */
 int braid_coll_progress(struct braid_coll *coll);
-int braid_coll_error(const struct braid_coll *coll);
+/* 0, or the error of the first channel that failed; its WARN is written by now.  No progress. */
+int braid_coll_error(struct braid_coll *coll);
 
 #endif

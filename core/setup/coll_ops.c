@@ -185,9 +185,15 @@ int braid_coll_test(struct braid_coll *coll, struct braid_rma_op *op)
 	return braid_rma_error(ch->comm);
 }
 
-int braid_coll_error(const struct braid_coll *coll)
+/* NCCL may end the communicator without another call: so say here whose error it is. */
+int braid_coll_error(struct braid_coll *coll)
 {
-	return atomic_load_explicit(&coll->rma.err, memory_order_relaxed);
+	int err = atomic_load_explicit(&coll->rma.err, memory_order_relaxed);
+	struct braid_comm *failed = err ? atomic_load(&coll->rma.failed) : NULL;
+
+	if (failed)
+		braid_rma_error(failed);
+	return err;
 }
 
 static bool has_link(struct braid_rma_channel *const *ch, unsigned n, const struct braid_link *link)

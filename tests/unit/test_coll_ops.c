@@ -251,6 +251,24 @@ static void a_channel_that_fails_is_told_by_each_call(void **state)
 	close_coll(A);				/* frees the operation */
 }
 
+/* NCCL's thread asks last: the error may come after its test() and rmaProgress(). */
+static void an_error_that_is_only_asked_for_has_named_the_peer(void **state)
+{
+	struct braid_rma_op *op = put((struct braid_put){ .word = wa, .value = 1 });
+
+	(void)state;
+	assert_int_equal(settle(A, op), 1);
+	close_coll(B);
+	null_settle(&pair);
+	put((struct braid_put){ .word = wa, .value = 1 });
+	warns_clear();
+	assert_int_equal(braid_coll_error(coll[A]), -EREMOTEIO);
+	assert_int_equal(warn_count, 1);
+	assert_int_equal(braid_coll_error(coll[A]), -EREMOTEIO);
+	assert_int_equal(warn_count, 1);
+	close_coll(A);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +282,7 @@ int main(void)
 		OPS(progress_receives_for_a_rank_that_posts_nothing),
 		OPS(an_operation_that_waits_for_its_window_leaves_with_a_later_call),
 		OPS(a_channel_that_fails_is_told_by_each_call),
+		OPS(an_error_that_is_only_asked_for_has_named_the_peer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,7 @@ static void put_each(struct rank *r, const size_t *size, unsigned n)
 	uint64_t count = 0;
 
 	blank(dst.data, dst.size);
+	together(r);			/* else a put may come before the blanks */
 	for (unsigned i = 0; i < n; i++) {
 		for (unsigned k = 0; k < COUNT(offs); k++) {
 			size_t from = offs[k][0], to = AROUND + offs[k][1];

@@ -179,6 +179,18 @@ static bool must_linger(uint64_t now)
 	return any;
 }
 
+/* --- events --------------------------------------------------------------------------------- */
+
+static enum braid_tag tag_of(const struct epoll_event *ev)
+{
+	return (enum braid_tag)(ev->data.u64 & BRAID_TAG_MASK);
+}
+
+static void *object_of(const struct epoll_event *ev)
+{
+	return (void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
+}
+
 /* --- the end ------------------------------------------------------------------------------- */
 
 static void close_links(void)
@@ -201,15 +213,13 @@ static void close_links(void)
 static void wait_a_moment(void)
 {
 	struct epoll_event ev;
-	struct braid_listener *p;
 
 	if (braid_events_wait(&ev, 1) <= 0)
 		return;
-	p = (void *)(uintptr_t)(ev.data.u64 & ~(uint64_t)BRAID_TAG_MASK);
-	if ((ev.data.u64 & BRAID_TAG_MASK) == BRAID_TAG_WAKE)
+	if (tag_of(&ev) == BRAID_TAG_WAKE)
 		braid_service_woken();
-	else if ((ev.data.u64 & BRAID_TAG_MASK) == BRAID_TAG_PORT)
-		braid_unwatch(p->fd);
+	else if (tag_of(&ev) == BRAID_TAG_PORT)
+		braid_unwatch(((struct braid_listener *)object_of(&ev))->fd);
 }
 
 /* For a bounded time, let CLOSE frames and the frames before them reach the peers. */
@@ -291,9 +301,9 @@ static void device_event(struct braid_listener *p)
 
 static void handle_event(const struct epoll_event *ev, uint64_t now)
 {
-	void *obj = (void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
+	void *obj = object_of(ev);
 
-	switch ((enum braid_tag)(ev->data.u64 & BRAID_TAG_MASK)) {
+	switch (tag_of(ev)) {
 	case BRAID_TAG_WAKE:
 		braid_service_woken();
 		break;
@@ -312,11 +322,6 @@ static void handle_event(const struct epoll_event *ev, uint64_t now)
 	default:
 		break;
 	}
-}
-
-static bool is_lane(const struct epoll_event *ev)
-{
-	return (ev->data.u64 & BRAID_TAG_MASK) == BRAID_TAG_LANE;
 }
 
 static void links_tick(uint64_t now)
@@ -353,9 +358,8 @@ static bool run_round(int *wait_ms)
 	 * this thread only, so that they can be moved without braid_svc.lock.
 	 */
 	n = braid_events_wait(ev, *wait_ms);
-	if (n > 0 && is_lane(ev)) {
-		struct braid_lane *lane =
-			(void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)BRAID_TAG_MASK);
+	if (n > 0 && tag_of(ev) == BRAID_TAG_LANE) {
+		struct braid_lane *lane = object_of(ev);
 
 		link = lane->link;
 		braid_watched_event(lane);

@@ -20,6 +20,7 @@
 #include "core/setup/lane_count.h"
 #include "core/setup/links.h"
 #include "core/setup/path.h"
+#include "core/setup/redial.h"
 
 enum {
 	SLOW_MS = 100,			/* plus two round trips: then our own dial may give way */
@@ -60,10 +61,13 @@ static bool dial_fails(const struct braid_link *link, const struct braid_conn *o
 	       (own && braid_since(own->began_ns, now) >= ms * MS);
 }
 
-/* Does this lane need a connection that the peer has made? */
+/* Does this lane, which is lost or has a lesser transport, need a connection that the peer made? */
 static bool lane_needs(const struct braid_lane *lane, uint64_t now)
 {
-	return !braid_health_well(lane, now) && !braid_lane_is_stopping(lane) &&
+	bool dials = !braid_health_well(lane, now) ||
+		     braid_redial_is_poor(lane, lane->recover.path, now);
+
+	return dials && !braid_lane_is_stopping(lane) &&
 	       dial_fails(lane->link, lane->recover.conn, lane->recover.dials_failed &&
 			  lane->link->recover.dial_err != -EREMOTEIO, now);
 }

@@ -197,6 +197,20 @@ static void while_our_dials_fail_the_connection_is_taken_at_once(void **state)
 	assert_null(taken());
 }
 
+static void a_lane_with_a_lesser_transport_takes_it_too(void **state)
+{
+	(void)state;
+	link->setup.path[0].better = true;
+	link->key.dev->best = &null_transport;
+	link->recover.reversed = true;
+	assert_ptr_equal(taken(), link->lane[1]);	/* home comes last */
+	link->setup.path[0].plain_until_ns = null_now_ns + 1;
+	assert_null(taken());
+	link->setup.path[0].plain_until_ns = 0;
+	link->recover.reversed = false;
+	assert_null(taken());			/* our own dial is due */
+}
+
 static void a_peer_without_the_option_keeps_its_connection(void **state)
 {
 	(void)state;
@@ -273,6 +287,7 @@ int main(void)
 		CASE(our_own_dial_goes_first),
 		CASE(a_lane_whose_dial_failed_takes_the_connection),
 		CASE(while_our_dials_fail_the_connection_is_taken_at_once),
+		CASE(a_lane_with_a_lesser_transport_takes_it_too),
 		CASE(a_peer_without_the_option_keeps_its_connection),
 		CASE(a_member_without_a_path_is_left_out),
 		CASE(the_peer_is_asked_twice_a_second_if_it_understands),

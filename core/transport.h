@@ -81,6 +81,8 @@ struct braid_setup {			/* set-up of one lane, over an authenticated socket */
 	bool again;			/* the lane had a carrier before: another path is better */
 	int traffic_class;
 	bool dialler;
+	bool reversed;			/* dialler: what it connects does not get through; the peer
+					 * is to connect whatever the transport connects */
 	bool has_ticket;		/* `ticket` is set, from wire version 2 on */
 	unsigned try_ms;		/* to wait for a first packet's answer, if there is one */
 	uint8_t ticket[BRAID_MAC_SIZE];	/* only the two ends know it: see braid_auth_ticket() */

@@ -35,7 +35,8 @@ struct smc_conn {
 	int fd;				/* the stream; -1: not connected yet */
 	struct braid_smc_mode mode;
 	struct smc_dial *dial;		/* connect() is under way; or NULL */
-	int listen_fd;			/* of the accepter */
+	int err;			/* why there is no stream, once that is known */
+	int listen_fd;			/* -1: this end connects, or has the stream */
 	struct smc_pending pending[BRAID_SMC_PENDING];
 	uint8_t nonce[BRAID_SMC_NONCE];
 	struct braid_progress progress;	/* only for the service thread */

@@ -6,6 +6,9 @@
  *	dialler		connects there and sends the nonce; asks the kernel: SMC or TCP?
  *	accepter	takes the connection that sends the nonce, and closes others
  *
+ * If only the accepter can reach the other end (core/setup/reverse.h), the dialler listens and
+ * sends its port first, and the accepter, whose message then has no port, connects.
+ *
  * connect() of such a socket has been seen to block in the kernel for minutes, without being
  * interruptible.  So it runs in a thread of its own (core/base/work.h), for which nothing waits if
  * the call does not return in time.  After a failure, SMC is not tried with that peer for a while.
@@ -31,7 +34,7 @@
 
 enum { REMEMBERED = 64 };
 
-/* The dialler's connect() under way.  Its thread owns all members until the call has returned. */
+/* A connect() under way.  Its thread owns all members until the call has returned. */
 struct smc_dial {
 	struct braid_work work;
 	int fd, err;
@@ -174,11 +177,16 @@ static void dial_drop(struct braid_setup *s, struct smc_conn *w)
 	w->dial = NULL;
 }
 
-int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+/* The port at which the peer listens; 0: it connects. */
+static uint16_t port_of(const uint8_t *theirs)
 {
-	struct smc_conn *w = s->priv;
+	return (uint16_t)(theirs[0] | theirs[1] << 8);
+}
+
+static int start_dialling(struct braid_setup *s, struct smc_conn *w, const uint8_t *theirs)
+{
 	struct smc_dial *d = calloc(1, sizeof(*d));
-	uint16_t port = (uint16_t)(theirs[0] | theirs[1] << 8);
+	uint16_t port = port_of(theirs);
 	int err;
 
 	if (!d)
@@ -204,27 +212,31 @@ int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
 	return 0;
 }
 
+static int refuse_fallback(struct braid_setup *s, const struct smc_conn *w)
+{
+	if (w->mode.kind != BRAID_SMC_TCP)
+		return 0;
+	braid_smc_why(&w->mode, s->why, sizeof(s->why));
+	return -ENOPROTOOPT;
+}
+
 /* connect() has returned: takes the stream, or notes the reason of the failure. */
 static int dialled(struct braid_setup *s, struct smc_conn *w)
 {
 	struct smc_dial *d = w->dial;
-	int err = d->err;
 
 	s->why[0] = '\0';
-	if (!err && d->mode.kind == BRAID_SMC_TCP) {
-		braid_smc_why(&d->mode, s->why, sizeof(s->why));
-		err = -ENOPROTOOPT;
-	}
-	if (err) {
+	w->mode = d->mode;
+	w->err = d->err ? d->err : refuse_fallback(s, w);
+	if (w->err) {
 		s->failed = "connect";
 		remember(s);
-		return err;
+	} else {
+		w->fd = d->fd;
+		d->fd = -1;
 	}
-	w->mode = d->mode;
-	w->fd = d->fd;
-	d->fd = -1;
 	dial_drop(s, w);
-	return 0;
+	return w->err;
 }
 
 /* --- accepting ----------------------------------------------------------------------------- */
@@ -305,6 +317,8 @@ static bool read_nonce(struct smc_conn *w, struct smc_pending *g)
 
 static int accepted(struct braid_setup *s, struct smc_conn *w)
 {
+	int err;
+
 	accept_all(w);
 	for (unsigned i = 0; i < BRAID_SMC_PENDING && w->fd < 0; i++) {
 		if (w->pending[i].fd >= 0 && read_nonce(w, &w->pending[i])) {
@@ -315,10 +329,17 @@ static int accepted(struct braid_setup *s, struct smc_conn *w)
 	if (w->fd < 0)
 		return -EAGAIN;
 	close_sockets(w);
-	/* The dialler rejects a fallback, but sends only an errno: so find the reason here. */
-	if (!braid_smc_diag(w->fd, &w->mode) && w->mode.kind == BRAID_SMC_TCP)
-		braid_smc_why(&w->mode, s->why, sizeof(s->why));
-	return 0;
+	err = braid_smc_diag(w->fd, &w->mode);
+	if (!err)
+		err = refuse_fallback(s, w);
+	/* The dialler rejects a fallback, but sends only an errno: both ends know the reason. */
+	if (!err || !s->dialler)
+		return 0;
+	braid_smc_close(w->fd);
+	w->fd = -1;
+	s->failed = "accept";
+	remember(s);
+	return w->err = err;
 }
 
 /* --- set-up -------------------------------------------------------------------------------- */
@@ -345,7 +366,7 @@ void braid_smc_setup_drop(struct braid_setup *s)
 int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 {
 	struct smc_conn *w;
-	int err;
+	int err = 0;
 
 	if (!theirs && is_remembered(s))
 		return -EALREADY;
@@ -356,10 +377,23 @@ int braid_smc_setup(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	for (unsigned i = 0; i < BRAID_SMC_PENDING; i++)
 		w->pending[i].fd = -1;
 	memset(mine, 0, BRAID_BLOB_SIZE);
-	err = theirs ? start_listening(s, w, mine) : 0;
+	if (theirs && port_of(theirs))
+		err = start_dialling(s, w, theirs);
+	else if (theirs || s->reversed)
+		err = start_listening(s, w, mine);
 	if (err)
 		braid_smc_setup_drop(s);
 	return err;
+}
+
+int braid_smc_setup_peer(struct braid_setup *s, const uint8_t *theirs)
+{
+	struct smc_conn *w = s->priv;
+
+	if (s->reversed && !port_of(theirs))
+		return 0;
+	close_sockets(w);		/* the peer is older, and listens, too */
+	return start_dialling(s, w, theirs);
 }
 
 int braid_smc_setup_ready(struct braid_setup *s)
@@ -368,7 +402,9 @@ int braid_smc_setup_ready(struct braid_setup *s)
 
 	if (w->fd >= 0)
 		return 0;
-	if (!s->dialler)
+	if (w->listen_fd >= 0)
 		return accepted(s, w);
-	return braid_work_done(&w->dial->work) ? dialled(s, w) : -EAGAIN;
+	if (w->dial && !braid_work_done(&w->dial->work))
+		return -EAGAIN;
+	return w->dial ? dialled(s, w) : w->err;
 }

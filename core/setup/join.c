@@ -69,6 +69,7 @@ void braid_join_setup(struct braid_conn *c)
 	c->setup.again = c->lane;
 	c->setup.traffic_class = c->mine.traffic_class;
 	c->setup.dialler = c->dialler;
+	c->setup.reversed = c->reversed;
 	c->setup.try_ms = c->lane && !c->lane->tr->blob ? TRY_AGAIN_MS : TRY_MS;
 	c->setup.to = (const struct sockaddr *)&c->to;
 	c->setup.has_ticket = c->version >= 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * test_smc_setup.c - the accepting end of an SMC lane takes the connection that shows the ticket of
- * the handshake, and no other.  Its sockets are TCP's here.
+ * test_smc_setup.c - the end of an SMC lane that listens takes the connection that shows the ticket
+ * of the handshake, and no other.  Its sockets are TCP's here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,11 +105,63 @@ static void a_peer_of_version_1_shows_the_nonce_of_the_answer(void **state)
 	close(peer);
 }
 
+static struct braid_setup reversed_dialler(void)
+{
+	struct braid_setup s = { .dev = &dev, .to = &dev.net.addr.sa, .has_ticket = true,
+				 .dialler = true, .reversed = true };
+
+	memset(s.ticket, 0xa5, sizeof(s.ticket));
+	assert_int_equal(braid_smc_setup(&s, NULL, mine), 0);
+	assert_true(mine[0] || mine[1]);
+	return s;
+}
+
+static void an_older_accepter_listens_so_the_dialler_connects(void **state)
+{
+	struct braid_setup dialler = reversed_dialler(), s = accepter(true);
+	const struct smc_conn *w = dialler.priv;
+
+	(void)state;
+	assert_int_equal(braid_smc_setup_peer(&dialler, mine), 0);
+	assert_true(w->dial && w->listen_fd < 0);
+	assert_true(is_taken(&s));
+	braid_smc_setup_drop(&dialler);
+	braid_smc_setup_drop(&s);
+}
+
+/*
+ * Sockets of TCP are unknown to smc_diag, so this dialler gives SMC up with that peer in the end.
+ * tests/net/oneway.sh shows a lane that is up.
+ */
+static void where_only_the_accepter_can_it_connects(void **state)
+{
+	struct braid_setup dialler = reversed_dialler();
+	struct braid_setup s = { .dev = &dev, .to = &dev.net.addr.sa, .has_ticket = true };
+	const struct smc_conn *w;
+	uint8_t answer[BRAID_BLOB_SIZE];
+
+	(void)state;
+	memcpy(s.ticket, dialler.ticket, sizeof(s.ticket));
+	assert_int_equal(braid_smc_setup(&s, mine, answer), 0);
+	w = s.priv;
+	assert_true(w->dial && w->listen_fd < 0);
+	assert_false(answer[0] || answer[1]);
+	assert_int_equal(braid_smc_setup_peer(&dialler, answer), 0);
+	w = dialler.priv;
+	assert_true(!w->dial && w->listen_fd >= 0);
+	assert_true(is_taken(&dialler));
+	assert_true(w->listen_fd < 0);
+	braid_smc_setup_drop(&dialler);
+	braid_smc_setup_drop(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_ticket_opens_the_lane_and_does_not_cross_in_advance),
 		cmocka_unit_test(a_peer_of_version_1_shows_the_nonce_of_the_answer),
+		cmocka_unit_test(an_older_accepter_listens_so_the_dialler_connects),
+		cmocka_unit_test(where_only_the_accepter_can_it_connects),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

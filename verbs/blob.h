@@ -3,6 +3,7 @@
 #ifndef BRAID_VERBS_BLOB_H
 #define BRAID_VERBS_BLOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct braid_qp_blob {
@@ -11,6 +12,8 @@ struct braid_qp_blob {
 	uint16_t lid, slots, cm_port;
 	uint32_t qpn, psn, ack_key;
 	uint64_t ack, nonce;
+	bool reversed;			/* iWARP: the accepter connects; the dialler asks for that,
+					 * and the accepter agrees */
 	uint32_t ece_vendor, ece_options;	/* 0: none */
 	struct {
 		uint8_t type, raw[16];

@@ -2,8 +2,10 @@
 /*
  * cm.c - see cm.h.
  *
- *	dialler    resolve address -> resolve route -> connect (nonce) ----------> established
- *	accepter                        connect request: whose nonce? -> accept -> established
+ *	connects   resolve address -> resolve route -> connect (nonce) ----------> established
+ *	waits                           connect request: whose nonce? -> accept -> established
+ *
+ * The dialler of the handshake connects, unless only the accepter can (core/setup/reverse.h).
  *
  * One event channel per port serves all its ids.
  *
@@ -155,7 +157,7 @@ static void leave(struct braid_qp *w)
 static void failed(struct braid_qp *w, int err)
 {
 	w->cm_err = err;
-	w->redial = w->dialler && err == -EADDRINUSE &&
+	w->redial = w->connects && err == -EADDRINUSE &&
 		    (braid_ports_given() ? w->walk.left : w->dials < PORTS_TRIED) &&
 		   !atomic_load(&w->gone);
 	if (!w->redial)
@@ -215,7 +217,7 @@ static struct braid_qp *asked_for(struct braid_ibport *p, const struct rdma_cm_e
 		return NULL;
 	memcpy(&nonce, ev->param.conn.private_data, sizeof(nonce));
 	for (struct braid_qp *w = p->setups; w; w = w->next) {
-		if (!w->dialler && !w->id && w->nonce == nonce)
+		if (!w->connects && !w->id && w->nonce == nonce)
 			return w;
 	}
 	return NULL;
@@ -250,7 +252,8 @@ static void event(struct braid_ibport *p, struct rdma_cm_event *ev, struct rdma_
 		}
 		w->id = ev->id;
 		w->id->context = w;
-		proceed(w, send_accept(w));
+		if (w->has_peer)
+			proceed(w, send_accept(w));
 		break;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (braid_rdma.resolve_route(w->id, RESOLVE_MS))
@@ -312,12 +315,18 @@ static bool pump(struct braid_ibport *p)
 	return errno == EAGAIN || errno == EINTR;
 }
 
-int braid_cm_accept(struct braid_qp *w)
+void braid_cm_accept(struct braid_qp *w)
 {
 	atomic_store(&w->cm, BRAID_CM_WORKS);
 	w->next = w->port->setups;
 	w->port->setups = w;
-	return 0;
+}
+
+void braid_cm_know_peer(struct braid_qp *w)
+{
+	w->has_peer = true;
+	if (w->id)
+		proceed(w, send_accept(w));
 }
 
 int braid_cm_connect(struct braid_qp *w)

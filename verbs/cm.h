@@ -2,8 +2,8 @@
 /*
  * cm.h - iWARP queue pairs, which only librdmacm can connect.
  *
- * The two ends are already connected over TCP.  The accepting end sends a nonce in that handshake,
- * and recognises the rdma_cm connection by it.  Everything here is called in jobs of BRAID_MAKE,
+ * The two ends are already connected over TCP.  That handshake gives them a nonce, by which the end
+ * that waits recognises the rdma_cm connection.  Everything here is called in jobs of BRAID_MAKE,
  * which run one at a time, unless its comment says otherwise.
  */
 #ifndef BRAID_VERBS_CM_H
@@ -19,9 +19,11 @@ struct braid_dev *braid_cm_find(struct braid_ibport *p, struct braid_dev *table,
 				const char **why);
 void braid_cm_forget(struct braid_ibport *p);
 
-/* Wait for a connection with w->nonce; start one.  An event then creates the queue pair. */
-int braid_cm_accept(struct braid_qp *w);
+/* Start a connection to w->peer.  An event then creates the queue pair. */
 int braid_cm_connect(struct braid_qp *w);
+/* Wait for a connection with w->nonce.  It is answered once w->has_peer. */
+void braid_cm_accept(struct braid_qp *w);
+void braid_cm_know_peer(struct braid_qp *w);	/* sets it */
 /* Any thread.  0: connected; -EAGAIN: not yet; else why it failed. */
 int braid_cm_state(const struct braid_qp *w);
 void braid_cm_close(struct braid_qp *w);

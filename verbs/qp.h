@@ -96,6 +96,7 @@ struct braid_qp {
 	uint64_t nonce;
 	_Atomic int cm;			/* enum braid_cm_state */
 	atomic_bool connected;		/* connected, now or before */
+	bool connects, has_peer;	/* this end connects, and sends first; `peer` is set */
 	bool asked;			/* connect or accept was sent and not yet answered */
 	bool left;			/* its owner is gone: destroyed when the answer comes */
 	bool redial;			/* its TCP port was in use: try another */
@@ -103,7 +104,6 @@ struct braid_qp {
 	unsigned dials;
 	int cm_err;
 	int traffic_class;		/* NCCL's; -1: none */
-	bool dialler;
 	uint64_t tried_ns;		/* when its first packet was sent: qp_try.c */
 
 	/* sending: the link's lock */
@@ -121,7 +121,7 @@ struct braid_qp {
 	unsigned wr_max;
 	uint32_t count_seen;		/* the peer's last count of slots posted again */
 	_Atomic uint64_t odd_ns;	/* since when its counts don't fit their checksum; or 0 */
-	bool may_send;			/* iWARP: only once the dialler has sent something */
+	bool may_send;			/* iWARP: only once the end that connects has sent */
 	uint64_t peer_ack;		/* the peer's memory into which we write counts */
 	uint32_t peer_ack_key;
 

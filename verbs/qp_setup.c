@@ -4,7 +4,8 @@
  *
  * The dialler makes a queue pair and sends its number, first packet number, LID, MTU and the GIDs
  * that it could use.  The accepter makes its own queue pair, chooses a GID of the same type as one
- * of those, connects, and answers with the same data.  Then the dialler connects.
+ * of those, connects, and answers with the same data.  Then the dialler connects.  Over iWARP
+ * rdma_cm connects instead: verbs/cm.h.
  *
  * The NIC's commands may take long, so each step is a job.
  */
@@ -44,6 +45,26 @@ static struct braid_qp_blob of_type(const struct braid_qp_blob *peer, uint8_t ty
 	return b;
 }
 
+/* iWARP: the end that connects begins once it has the peer's blob, the other one before. */
+static int cm_begin(struct braid_qp *w, const struct braid_qp_blob *peer)
+{
+	w->has_peer = peer;
+	if (!w->connects)
+		braid_cm_accept(w);
+	return w->connects && peer ? braid_cm_connect(w) : 0;
+}
+
+static int cm_peer(struct braid_qp *w)
+{
+	if (!w->connects && w->peer.reversed) {
+		braid_cm_know_peer(w);
+		return 0;
+	}
+	braid_cm_close(w);		/* if the peer is older, and waits, too */
+	w->connects = true;
+	return braid_cm_connect(w);
+}
+
 static int setup(struct braid_qp *w, const struct braid_qp_blob *peer,
 		 struct braid_qp_blob *b)
 {
@@ -56,9 +77,9 @@ static int setup(struct braid_qp *w, const struct braid_qp_blob *peer,
 		err = braid_qp_no_gid(&w->setup);
 	if (!err && peer && w->port->fabric == BRAID_FABRIC_IB)
 		err = braid_route_find(w, peer, w->setup.why, sizeof(w->setup.why));
-	if (!err && w->port->fabric == BRAID_FABRIC_IWARP && peer)
-		err = braid_cm_accept(w);
-	else if (!err && w->port->fabric != BRAID_FABRIC_IWARP)
+	if (!err && w->port->fabric == BRAID_FABRIC_IWARP)
+		err = cm_begin(w, peer);
+	else if (!err)
 		err = braid_qp_to_init(w, IBV_ACCESS_REMOTE_WRITE |
 					  (w->reads_in ? IBV_ACCESS_REMOTE_READ : 0));
 	if (!err && w->qp)
@@ -97,7 +118,7 @@ static void peer_run(struct braid_job *job)
 
 	w->err = braid_qp_check_owner(w);
 	if (!w->err && w->port->fabric == BRAID_FABRIC_IWARP) {
-		w->err = braid_cm_connect(w);
+		w->err = cm_peer(w);
 	} else if (!w->err) {
 		w->err = braid_qp_settle_gid(w, &w->setup, &w->peer);
 		if (!w->err)
@@ -150,7 +171,8 @@ static int setup_begin(struct braid_setup *s, const uint8_t *theirs)
 	memcpy(&w->to, s->to, s->to->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
 							     sizeof(struct sockaddr_in6));
 	w->peer = peer;
-	w->dialler = s->dialler;
+	w->connects = p->fabric == BRAID_FABRIC_IWARP &&
+		      s->dialler != (theirs ? peer.reversed : s->reversed);
 	w->traffic_class = s->traffic_class;
 	braid_os->random(&w->psn, sizeof(w->psn));
 	if (s->has_ticket)
@@ -184,6 +206,7 @@ static void pack_own_blob(struct braid_qp *w, uint8_t *ret)
 	b->grh = p->grh;
 	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;
 	b->cm_port = p->cm_port;
+	b->reversed = p->fabric == BRAID_FABRIC_IWARP && w->connects != w->setup.dialler;
 	b->qpn = p->fabric == BRAID_FABRIC_IWARP ? 0 : w->qp->qp_num;
 	b->psn = w->psn;
 	b->ack = (uint64_t)(uintptr_t)w->m->ack;
@@ -235,7 +258,7 @@ int braid_qp_ready(struct braid_setup *s)
 		return err;
 	if (w->port->fabric == BRAID_FABRIC_IWARP)
 		return braid_cm_state(w);
-	return w->dialler ? braid_qp_tried(w, s) : 0;
+	return s->dialler ? braid_qp_tried(w, s) : 0;
 }
 
 void braid_qp_drop(struct braid_setup *s)

@@ -67,9 +67,9 @@ static int verbs_open(struct braid_lane *lane)
 	braid_reads_offer(lane, w->m->pd == w->port->pd ? w->reads_out : 0, w->port->max_msg);
 	braid_verbs_tx_init(w);
 	lane->event_fd = w->channel->fd;
-	w->may_send = w->dialler || w->port->fabric != BRAID_FABRIC_IWARP;
-	/* iWARP: the dialler must send first. */
-	if (w->dialler && w->port->fabric == BRAID_FABRIC_IWARP) {
+	w->may_send = w->connects || w->port->fabric != BRAID_FABRIC_IWARP;
+	/* iWARP: the end that connects must send first (RFC 5044, 7.1.2). */
+	if (w->connects) {
 		braid_verbs_write_counts(lane, w);
 		if (braid_verbs_chain_post(w))	/* the first poll reports it, like any fault */
 			atomic_store(&w->broken, true);

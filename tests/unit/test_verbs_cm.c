@@ -45,6 +45,67 @@ static void a_ticket_replaces_the_nonce(void **state)
 	assert_int_equal(ports_ctl("live qp"), 0);
 }
 
+static struct ends reversed_ends(struct braid_dev *dev, uint8_t *asked)
+{
+	struct ends e = {
+		.dialler = { .dev = dev, .to = &dev->net.addr.sa, .dialler = true, .reversed = true,
+			     .has_ticket = true },
+		.accepter = { .dev = dev, .to = &dev->net.addr.sa, .has_ticket = true },
+	};
+
+	UNTIL(braid_qp_setup(&e.dialler, NULL, asked) != -EAGAIN);
+	return e;
+}
+
+static void assert_meet(struct ends *e, bool by_accepter)
+{
+	struct braid_dev *dev = e->dialler.dev;
+
+	UNTIL((braid_cm_events(braid_ibport_of(dev), dev),
+	       !braid_qp_ready(&e->dialler) && !braid_qp_ready(&e->accepter)));
+	assert_int_equal(qp_at(&e->accepter)->connects, by_accepter);
+	assert_int_equal(qp_at(&e->dialler)->connects, !by_accepter);
+	assert_int_equal(qp_at(&e->dialler)->reads_out, qp_at(&e->accepter)->reads_in);
+	ends_part(e);
+	assert_int_equal(ports_ctl("live qp"), 0);
+}
+
+/* The request may come before the accepter's blob: it is answered after that. */
+static void the_accepter_connects_where_only_it_can(void **state)
+{
+	struct braid_dev *dev = dev_named("iw0:1");
+	uint8_t asked[BRAID_BLOB_SIZE], answer[BRAID_BLOB_SIZE];
+
+	(void)state;
+	for (unsigned late = 0; late < 2; late++) {
+		struct ends e = reversed_ends(dev, asked);
+
+		UNTIL(braid_qp_setup(&e.accepter, asked, answer) != -EAGAIN);
+		if (late)
+			UNTIL((braid_cm_events(braid_ibport_of(dev), dev), jobs_done(dev),
+			       qp_at(&e.dialler)->id));
+		assert_int_equal(braid_qp_peer(&e.dialler, answer), 0);
+		assert_meet(&e, true);
+	}
+}
+
+/* An accepter of before knows no reversed set-up: it waits, so the dialler connects after all. */
+static void the_dialler_connects_if_the_accepter_is_older(void **state)
+{
+	uint8_t asked[BRAID_BLOB_SIZE], answer[BRAID_BLOB_SIZE];
+	struct ends e = reversed_ends(dev_named("iw0:1"), asked);
+	struct braid_qp_blob b;
+
+	(void)state;
+	assert_int_equal(braid_qp_blob_unpack(asked, &b), 0);
+	assert_true(b.reversed);
+	b.reversed = false;
+	braid_qp_blob_pack(&b, asked);
+	UNTIL(braid_qp_setup(&e.accepter, asked, answer) != -EAGAIN);
+	assert_int_equal(braid_qp_peer(&e.dialler, answer), 0);
+	assert_meet(&e, false);
+}
+
 static void a_request_that_no_handshake_expects_is_rejected(void **state)
 {
 	struct braid_dev *dev = dev_named("iw0:1");
@@ -102,6 +163,8 @@ int main(void)
 		cmocka_unit_test(a_port_listens_at_its_devices_address),
 		cmocka_unit_test(the_accepter_knows_the_dialler_by_its_nonce),
 		cmocka_unit_test(a_ticket_replaces_the_nonce),
+		cmocka_unit_test(the_accepter_connects_where_only_it_can),
+		cmocka_unit_test(the_dialler_connects_if_the_accepter_is_older),
 		cmocka_unit_test(a_request_that_no_handshake_expects_is_rejected),
 		cmocka_unit_test(a_queue_pair_that_waits_for_an_answer_is_freed_when_it_comes),
 	};

@@ -145,7 +145,8 @@ struct braid_transport {
 	/*
 	 * Allocate memory for traffic when the first comm attaches; free it after the last.  If
 	 * another lane then fails to attach, lane_attach() is later called again, without
-	 * lane_detach() in between.  lane_detach() is called with the lane's io lock held.
+	 * lane_detach() in between.  lane_detach() is called with the lane's io lock held and
+	 * the link's, and while no thread pushes.
 	 */
 	int (*lane_attach)(struct braid_lane *lane);
 	void (*lane_detach)(struct braid_lane *lane);

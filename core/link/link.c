@@ -94,10 +94,10 @@ static bool lane_trim(struct braid_lane *lane)
 		return true;
 	if (!braid_trylock(&lane->io))
 		return false;
-	if (!tr->dma)
-		tr->lane_detach(lane);
 	if (braid_trylock(&lane->link->lock)) {
 		done = !lane->pushing && (!tr->lane_rest || tr->lane_rest(lane));
+		if (done && !tr->dma)
+			tr->lane_detach(lane);
 		if (done)
 			braid_txq_trim(&lane->tx);
 		braid_unlock(&lane->link->lock);

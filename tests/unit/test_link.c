@@ -121,6 +121,23 @@ static void queues_that_a_nic_may_read_stay(void **state)
 	assert_true(stub.link->lanes.attached && has_queues(0) && has_queues(2));
 }
 
+/* A thread that pushes has dropped the link's lock, and uses what the transport would free. */
+static void memory_that_a_push_uses_stays_at_rest(void **state)
+{
+	(void)state;
+	stub_at(1)->pushing = true;
+	assert_false(braid_link_trim(stub.link));
+	assert_int_equal(stub.lane[0].detaches, 1);
+	assert_int_equal(stub.lane[1].detaches, 0);
+	stub_at(1)->pushing = false;
+	stub_lock();			/* one that has only begun to */
+	assert_false(braid_link_trim(stub.link));
+	stub_unlock();
+	assert_int_equal(stub.lane[1].detaches, 0);
+	assert_true(braid_link_trim(stub.link));
+	assert_int_equal(stub.lane[1].detaches, 1);
+}
+
 /* --- its end ------------------------------------------------------------------------------- */
 
 static void a_link_fails_once_with_its_comms_and_wakes_the_service(void **state)
@@ -289,6 +306,7 @@ int main(void)
 		CASE(queues_with_a_frame_in_them_stay),
 		CASE(queues_stay_while_a_frame_is_half_received),
 		CASE(queues_that_a_nic_may_read_stay),
+		CASE(memory_that_a_push_uses_stays_at_rest),
 		CASE(a_link_fails_once_with_its_comms_and_wakes_the_service),
 		CASE(an_end_that_affects_no_caller_is_no_warning),
 		CASE(a_link_that_is_not_up_yet_has_a_caller_unless_this_end_stops_it),

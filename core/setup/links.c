@@ -9,18 +9,16 @@
 #include "core/link/link.h"
 #include "core/link/state.h"
 #include "core/setup/due.h"
+#include "topo/netdev.h"
 
-enum {
-	DEVICES_MAX = 16,		/* devices that have had links */
-	BUCKETS = 1024,
-};
+enum { BUCKETS = 1024 };
 
 struct braid_svc braid_svc = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
 	struct braid_lock lock;		/* guards the list of links, their `refs`, and this;
 					 * its holder never waits */
-	const struct braid_dev *device[DEVICES_MAX];
+	const struct braid_dev *device[BRAID_NETDEVS_MAX];	/* that have had links */
 	unsigned ndevices;
 	atomic_uint n;			/* of links */
 	struct {
@@ -166,7 +164,7 @@ void braid_link_list(struct braid_link *link)
 	table.n++;
 	while (i < table.ndevices && table.device[i] != link->key.dev)
 		i++;
-	if (i == table.ndevices && i < DEVICES_MAX)
+	if (i == table.ndevices && i < BRAID_NETDEVS_MAX)
 		table.device[table.ndevices++] = link->key.dev;
 	braid_unlock(&table.lock);
 }

@@ -15,7 +15,7 @@
 #include "core/link/link.h"
 #include "core/setup/links.h"
 
-enum { LINKS = 3, DEVICES = 16 };
+enum { LINKS = 3, DEVICES = BRAID_NETDEVS_MAX };
 
 static struct braid_dev dev[DEVICES + 4];
 static struct braid_link link_[LINKS];

@@ -408,6 +408,7 @@ tests_fuzz_fuzz_smcdiag_LDADD = $(fuzz_libs)
 tests_unit_test_flush_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_mr_flush
 stub_sources = tests/unit/stub.c tests/unit/stub.h
 tests_unit_test_link_SOURCES = tests/unit/test_link.c $(stub_sources)
+tests_unit_test_close_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_link_go
 tests_unit_test_link_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield
 tests_unit_test_link_control_SOURCES = tests/unit/test_link_control.c $(stub_sources)
 tests_unit_test_link_control_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=braid_yield

@@ -10,8 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/msg/open.h"
 #include "tests/lib/comms.h"
 #include "tests/lib/req.h"
+
+/* The linker wraps this (-Wl,--wrap=braid_link_go): what another thread does as soon as it can. */
+static void (*at_go)(struct braid_link *link);
+
+void __wrap_braid_link_go(struct braid_link *link, unsigned n);
+void __real_braid_link_go(struct braid_link *link, unsigned n);
+
+void __wrap_braid_link_go(struct braid_link *link, unsigned n)
+{
+	__real_braid_link_go(link, n);
+	if (at_go)
+		at_go(link);
+}
 
 static void a_comm_is_freed_when_both_ends_sent_bye(void **state)
 {
@@ -202,6 +216,36 @@ static void unused_memory_is_taken_back_without_a_poll(void **state)
 	close_both();
 }
 
+static unsigned hooks;
+
+static void count_hook(const struct braid_link *link)
+{
+	(void)link;
+	hooks++;
+}
+
+static void revoke(struct braid_link *link)
+{
+	link->lanes.rkey_epoch++;
+}
+
+/* The hook takes braid_svc.lock, which connect() holds when it closes a comm. */
+static void a_close_does_not_report_what_another_thread_revoked(void **state)
+{
+	struct braid_comm_hooks standing = braid_comm_hooks;
+
+	(void)state;
+	hooks = 0;
+	braid_comm_hooks.revoked = count_hook;
+	at_go = revoke;
+	braid_comm_close(cs);
+	at_go = NULL;
+	assert_int_equal(hooks, 0);
+	braid_comm_hooks = standing;
+	braid_comm_close(cr);
+	null_settle(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -211,6 +255,7 @@ int main(void)
 		CASE(closing_takes_the_memory_away_but_tears_no_frame),
 		CASE_LANES(a_receive_cancelled_in_the_middle_is_not_written_any_more),
 		CASE(unused_memory_is_taken_back_without_a_poll),
+		CASE(a_close_does_not_report_what_another_thread_revoked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

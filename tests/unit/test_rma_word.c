@@ -282,6 +282,10 @@ static void a_signal_beyond_its_window_is_refused(void **state)
 	assert_int_equal(add(w, 16, 1), -ERANGE);
 	assert_int_equal(add(w, 4, 1), -ERANGE);
 	assert_int_equal(add(host, UINT64_MAX - 7, 1), -ERANGE);
+	host->w.data++;			/* a window at an odd address */
+	assert_int_equal(add(host, 0, 1), -ERANGE);
+	assert_int_equal(add(host, 7, 1), 0);
+	host->w.data--;
 	assert_int_equal(add(w, 8, 1), 0);
 	assert_int_equal(word_at(w, 8), 1);
 }

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 
 #include "core/link/lane_io.h"
+#include "core/base/copy.h"
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "socket/ktls.h"
@@ -264,7 +265,7 @@ static void place(struct braid_stream *s)
 	if (!n)
 		return;
 	if (rest.dst)
-		memcpy(rest.dst, s->stage + s->beg, n);
+		braid_copy_up(rest.dst, s->stage + s->beg, n);
 	braid_rx_filled(&s->lane, s->stage + s->beg, n);
 	s->beg += (unsigned)n;
 	if (s->beg == s->end)

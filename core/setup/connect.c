@@ -312,7 +312,7 @@ static int attempt_again(struct attempt *a)
 	attempt_elsewhere(a);
 	if (closed || beside || (!failed && err == -EREMOTEIO && ++a->tries < TRIES_MAX))
 		return -EAGAIN;
-	if (!failed)		/* a failed dial has been logged */
+	if (!failed && err == -EREMOTEIO)	/* else the cause has been logged */
 		braid_warn("device %s, peer %s: %u links in a row were lost before a connection "
 			   "was open; look for the first error in that rank's log [links-lost]",
 			   a->dev->net.name, peer, a->tries);

@@ -2,6 +2,8 @@
 /* lane_count.c - see lane_count.h. */
 #include "core/setup/lane_count.h"
 
+#include <string.h>
+
 #include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/param.h"
@@ -28,6 +30,8 @@ enum {
 	CLEAR_PERCENT = 250,		/* the same, where one comparison is enough */
 	LOSS_PERCENT = 95,		/* of the rate of more lanes, to keep fewer */
 };
+
+static struct braid_log_gate gate_dial;
 
 /* Each number of lanes gets one sample to settle in and one that counts. */
 enum phase { STEADY, OPENING, MANY_SETTLE, MANY, FEW_SETTLE, FEW };
@@ -111,6 +115,9 @@ void braid_lane_count_dialled(struct braid_link *link, int err, uint64_t now)
 		wait = REDIAL_MIN_MS * MS;
 	if (wait > WAIT_MAX_MS * MS)
 		wait = WAIT_MAX_MS * MS;
+	if (err && braid_log_gate_open(&gate_dial, now))
+		braid_info("device %s, peer %s: a further lane can't be dialled now: %s",
+			   link->key.dev->net.name, link->peer, strerror(-err));
 	link->lane_count.redial_ns = err ? wait : 0;
 	link->lane_count.dial_ns = now + link->lane_count.redial_ns;
 }

@@ -41,13 +41,13 @@
 #include "core/setup/service.h"
 #include "core/setup/slow.h"
 #include "core/setup/watched.h"
+#include "topo/netdev.h"
 
 enum {
 	TICK_MS = 2, TICK_MAX_MS = 16,
 	SLOW_TICK_MS = 100,		/* where nothing moves, but something may become due */
 	TRIM_MS = 1000,			/* how long a link keeps the memory of traffic */
 	POLL_MS = 1,			/* while a handshake waits for more than its socket */
-	DEVICES_MAX = 16,		/* devices whose NICs are looked after in one round */
 };
 
 static struct {				/* used by the service thread alone */
@@ -65,8 +65,8 @@ static int sooner(int a, int b)
 /* Look after the NICs' commands.  Returns as run_due() does. */
 static int check_nics(uint64_t now)
 {
-	const struct braid_dev *dev[DEVICES_MAX];
-	unsigned n = braid_links_devices(dev, DEVICES_MAX);
+	const struct braid_dev *dev[BRAID_NETDEVS_MAX];
+	unsigned n = braid_links_devices(dev, BRAID_NETDEVS_MAX);
 	int ms = -1;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -94,7 +94,7 @@ static void trim(struct braid_link *link, uint64_t now)
 /* Do what is due for a busy link.  Returns as run_due() does; the link may be gone. */
 static int link_due(struct braid_link *link, uint64_t now)
 {
-	int state = atomic_load(&link->state), ms = -1;
+	int state = atomic_load(&link->state), ms = -1, err;
 
 	if (braid_reap_link(link, now))
 		return TICK_MS;
@@ -103,8 +103,9 @@ static int link_due(struct braid_link *link, uint64_t now)
 		braid_dial_link(link, now);
 	if (state == BRAID_LINK_UP && link->dialler && !link->dial.conn &&
 	    braid_lane_count_may_dial(link, now)) {
-		if (braid_dial_lane(link, NULL, now))
-			braid_lane_count_dialled(link, -ENOMEM, now);
+		err = braid_dial_lane(link, NULL, now);
+		if (err)
+			braid_lane_count_dialled(link, err, now);
 	}
 	if (state == BRAID_LINK_UP) {
 		braid_movers_tick(link, now);

@@ -59,6 +59,18 @@ int braid_join_close_lane(struct braid_conn *c)
 	return 0;
 }
 
+/* Which member of the link's device, a new link's included, the socket belongs to. */
+static uint8_t member_of(const struct braid_conn *c)
+{
+	const struct braid_dev *dev = c->link ? c->link->key.dev : c->dev;
+
+	for (unsigned i = 0; i < dev->nmembers; i++) {
+		if (dev->member[i] == c->met)
+			return (uint8_t)i;
+	}
+	return 0;
+}
+
 void braid_join_setup(struct braid_conn *c)
 {
 	const struct braid_link *link = c->link;
@@ -75,10 +87,7 @@ void braid_join_setup(struct braid_conn *c)
 	c->setup.has_ticket = c->version >= 2;
 	braid_auth_ticket(c->key, c->m1, c->m2, c->setup.ticket);
 	c->mine_setup.rkey_epoch = link ? braid_link_rkey_epoch(link) : 0;
-	for (unsigned i = 0; link && i < link->key.dev->nmembers; i++) {
-		if (link->key.dev->member[i] == c->met)
-			c->mine_setup.member = (uint8_t)i;
-	}
+	c->mine_setup.member = member_of(c);
 	/* Decline the transport that has just failed on this lane. */
 	c->mine_setup.err = c->lane && braid_lane_has_failed(c->lane) && !c->dialler ? EIO : 0;
 	if (c->lane)
@@ -101,7 +110,7 @@ static struct braid_carrier carrier_of(const struct braid_conn *c, struct braid_
 		.tr = c->tr, .fd = c->fd, .priv = c->setup.priv,
 		.keys = braid_encrypt_keys(c, keys) ? keys : NULL,
 		.epoch = c->dialler ? c->mine.epoch : c->theirs.epoch,
-		.member = c->mine_setup.member, .peer_member = c->their_setup.member,
+		.member = member_of(c), .peer_member = c->their_setup.member,
 		.rkey_epoch = c->mine_setup.rkey_epoch,
 		.peer_rkey_epoch = c->their_setup.rkey_epoch,
 		.as_before = c->lane && c->lane->tr == c->tr &&

@@ -277,15 +277,18 @@ static void a_link_without_memory_fails_and_logs(void **state)
 
 static void a_lane_owns_its_socket_and_all_that_was_set_up(void **state)
 {
+	struct braid_dev other = { .index = 9 };
 	struct braid_conn c = over(link, true);
 	struct braid_lane *made;
 
 	(void)state;
+	dev->nmembers = 2;
+	dev->member[0] = &other;
+	dev->member[1] = dev;
 	c.fd = FD;
 	c.setup.priv = &tr;
 	c.path = 3;
 	c.mine.epoch = 8;
-	c.mine_setup.member = 1;
 	c.their_setup.member = 2;
 	c.their_setup.rkey_epoch = 6;
 	atomic_store(&link->thread.watched, true);
@@ -300,6 +303,8 @@ static void a_lane_owns_its_socket_and_all_that_was_set_up(void **state)
 	assert_int_equal(made->member, 1);
 	assert_int_equal(made->peer_member, 2);
 	assert_int_equal(made->peer_rkey_epoch, 6);
+	dev->nmembers = 1;
+	dev->member[0] = dev;
 	/* The next tick watches the new socket, too. */
 	assert_false(atomic_load(&link->thread.watched));
 	made->fd = -1;

@@ -62,6 +62,7 @@ struct braid_mem {			/* a buffer of the user's */
 
 struct braid_health {			/* how the carrier of a lane is doing */
 	bool unacked;			/* the peer's host has not acknowledged all bytes */
+	bool held_back;			/* bytes don't leave, although the peer would take them */
 	unsigned resent;		/* retransmissions in a row */
 	unsigned rtt_ms;		/* round trip to the peer's host */
 	uint32_t segment;		/* payload of a packet; 0: not known to this host */

@@ -25,7 +25,17 @@
 #define TCP_RTO_MAX_MS 44
 #endif
 
-enum { BYTES_ACKED = 120 / 8 };	/* index of tcpi_bytes_acked of linux/tcp.h */
+/*
+ * TCP_INFO, of which netinet/tcp.h may have only the first part: indexes of tcpi_bytes_acked,
+ * tcpi_notsent_bytes and, from Linux 5.4 on, tcpi_snd_wnd of linux/tcp.h.
+ */
+union full_tcp_info {
+	struct tcp_info info;
+	uint64_t words[32];
+	uint32_t halves[64];
+};
+enum { BYTES_ACKED = 120 / 8, NOTSENT = 144 / 4, SND_WND = 228 / 4 };
+
 enum { RTO_MAX_MS = 1000, GRACE_S = 10 };
 
 static void set_int(int fd, int level, int name, int64_t value)
@@ -130,19 +140,24 @@ static bool tcp_arm(struct braid_lane *lane)
 	return true;
 }
 
+/* Does nothing leave, although the peer's host would take it?  As if its window were closed. */
+static bool is_held_back(const union full_tcp_info *t)
+{
+	return t->halves[NOTSENT] && !t->info.tcpi_unacked &&
+	       t->halves[SND_WND] >= t->info.tcpi_snd_mss;
+}
+
 /* A closed window is no loss as long as the peer's host answers window probes. */
 static int tcp_health(struct braid_lane *lane, struct braid_health *ret)
 {
-	union {				/* netinet/tcp.h's struct may end before tcpi_bytes_acked */
-		struct tcp_info info;
-		uint64_t words[32];
-	} got = { .words = { 0 } };
+	union full_tcp_info got = { .words = { 0 } };
 	const struct tcp_info *info = &got.info;
 	socklen_t len = sizeof(got);
 
 	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &got, &len))
 		return -errno;
-	ret->unacked = info->tcpi_unacked || info->tcpi_probes;
+	ret->held_back = is_held_back(&got);
+	ret->unacked = info->tcpi_unacked || info->tcpi_probes || ret->held_back;
 	ret->resent = info->tcpi_retransmits + info->tcpi_probes;
 	ret->rtt_ms = info->tcpi_rtt / 1000;
 	ret->segment = info->tcpi_snd_mss;
@@ -175,16 +190,18 @@ static const char *by_kernel(const struct braid_stream *s)
 static void tcp_describe(struct braid_lane *lane, struct braid_wire_state *ret)
 {
 	const struct braid_stream *s = (struct braid_stream *)lane;
-	struct tcp_info info = { 0 };
-	socklen_t len = sizeof(info);
+	union full_tcp_info got = { .words = { 0 } };
+	const struct tcp_info *info = &got.info;
+	socklen_t len = sizeof(got);
 
-	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+	if (braid_os->getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &got, &len))
 		return;
-	ret->resent = info.tcpi_total_retrans;
+	ret->resent = info->tcpi_total_retrans;
 	snprintf(ret->text, sizeof(ret->text), "%s, rtt %u us, window of %u packets, "
-		 "%u not acknowledged, %u lost%s, %s%s%s", tcp_state(info.tcpi_state),
-		 info.tcpi_rtt, info.tcpi_snd_cwnd, info.tcpi_unacked, info.tcpi_lost,
-		 info.tcpi_probes ? ", peer's window is closed" : "",
+		 "%u not acknowledged, %u lost%s, %s%s%s", tcp_state(info->tcpi_state),
+		 info->tcpi_rtt, info->tcpi_snd_cwnd, info->tcpi_unacked, info->tcpi_lost,
+		 !info->tcpi_probes ? "" : is_held_back(&got) ? ", nothing leaves this host" :
+							       ", peer's window is closed",
 		 s->cipher ? braid_aead_name(s->cipher) : "not encrypted", by_kernel(s),
 		 atomic_load(&lane->lends) ? ", sends without a copy" : "");
 }

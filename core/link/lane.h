@@ -79,6 +79,7 @@ struct braid_lane_recover {
 	unsigned dial_wait_ms;		/* the wait after the last failed dial; 0: none failed */
 	unsigned dials_failed;		/* since it was up */
 	unsigned patience_ms, rtt_ms;	/* how long the lane may be suspect; round trip */
+	uint64_t suspect_acked;		/* bytes acknowledged when it became suspect */
 	uint64_t resumed_ns;
 	uint64_t shut_ns;		/* when its carrier was closed for another */
 	uint32_t peer_corrupt;		/* times that it was corrupt at the peer, by its hello */

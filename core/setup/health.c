@@ -80,7 +80,19 @@ static void suspect_lane(struct braid_lane *lane, const struct braid_health *h, 
 	braid_event(BRAID_EVENT_LANE_SUSPECT, lane->link->number, lane->index, h->resent,
 		    h->rtt_ms);
 	braid_lane_set_suspect(lane, now);
+	lane->recover.suspect_acked = h->acked;
 	check_mtu(lane, h, true);
+}
+
+/*
+ * Does the peer's host answer?  A firewall or a full queue of this host may keep bytes from leaving.
+ * TCP then counts no retransmission, and what the peer sends looks like an answer.
+ */
+static bool is_answered(const struct braid_lane *lane, const struct braid_health *h)
+{
+	if (h->unacked && h->resent)
+		return false;
+	return !h->held_back || h->acked != lane->recover.suspect_acked;
 }
 
 /* New keys are due.  Only the end that dialled the link can dial the lane again. */
@@ -119,9 +131,9 @@ bool braid_health_check(struct braid_link *link, uint64_t now)
 		lane->recover.rtt_ms = h.rtt_ms;
 		if (!h.resent)
 			check_mtu(lane, &h, false);
-		if (!h.unacked || !h.resent)
+		if (is_answered(lane, &h))
 			clear_suspicion(lane, now);
-		else if (!braid_lane_suspect_ns(lane))
+		else if (h.resent && !braid_lane_suspect_ns(lane))
 			suspect_lane(lane, &h, now);
 		else if (link->dialler && is_suspect(lane, now) &&
 			 lane->recover.path == braid_path_for(link, i, now))

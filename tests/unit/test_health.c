@@ -175,6 +175,26 @@ static void an_acknowledgement_ends_the_suspicion(void **state)
 	assert_true(well(1));
 }
 
+/* TCP retransmits what has left, and counts nothing where a firewall of this host keeps it back. */
+static void what_does_not_leave_this_host_is_not_answered(void **state)
+{
+	(void)state;
+	resends(1);
+	report[1].acked = 1000;
+	look();
+	pass(BRAID_SUSPECT_MS - 1);
+	report[1].held_back = true;
+	report[1].resent = 0;			/* the peer has sent something */
+	assert_true(look());
+	assert_int_not_equal(link->lane[1]->loss.suspect_ns, 0);
+	report[1].acked++;
+	look();
+	assert_int_equal(link->lane[1]->loss.suspect_ns, 0);
+	pass(60000);				/* waiting to leave is no fault by itself */
+	look();
+	assert_true(well(1));
+}
+
 static void a_lane_without_a_carrier_is_not_well(void **state)
 {
 	(void)state;
@@ -365,6 +385,7 @@ int main(void)
 		CASE(a_lane_that_resends_is_suspect_for_200_ms),
 		CASE(patience_and_a_long_way_give_it_more_time),
 		CASE(an_acknowledgement_ends_the_suspicion),
+		CASE(what_does_not_leave_this_host_is_not_answered),
 		CASE(a_lane_without_a_carrier_is_not_well),
 		CASE(a_suspect_lane_is_given_up_if_another_is_well),
 		CASE(the_last_lane_is_kept),

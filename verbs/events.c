@@ -33,12 +33,17 @@ bool braid_ibport_any(void)
  * A queue pair that fails flushes its own receives, each as a failed completion.  With a shared
  * receive queue this event is the only sign.  `qp` is valid until the event is acknowledged.
  */
-static void qp_ended(const struct ibv_qp *qp)
+static void qp_ended(const struct ibv_qp *qp, bool last_wqe)
 {
 	struct braid_qp *w = qp->srq ? qp->qp_context : NULL;
 
-	if (w)
-		atomic_store(&w->broken, true);
+	if (!w)
+		return;
+	atomic_store(&w->broken, true);
+	if (!last_wqe)
+		return;
+	atomic_store(&w->last_wqe, true);
+	atomic_store(&w->port->no_last_wqe, false);
 }
 
 /* The queue pair's completions are reported no more. */
@@ -46,8 +51,10 @@ static void cq_ended(const struct ibv_cq *cq)
 {
 	struct braid_qp *w = cq->cq_context;
 
-	if (w)
-		atomic_store(&w->broken, true);
+	if (!w)
+		return;
+	atomic_store(&w->lost, true);
+	atomic_store(&w->broken, true);
 }
 
 static bool event_is_for_port(const struct braid_ibport *p, const struct ibv_async_event *ev)
@@ -93,7 +100,7 @@ void braid_ibport_events(struct braid_ibport *p)
 		case IBV_EVENT_QP_REQ_ERR:
 		case IBV_EVENT_QP_ACCESS_ERR:
 		case IBV_EVENT_QP_LAST_WQE_REACHED:
-			qp_ended(ev.element.qp);
+			qp_ended(ev.element.qp, ev.event_type == IBV_EVENT_QP_LAST_WQE_REACHED);
 			break;
 		case IBV_EVENT_CQ_ERR:
 			cq_ended(ev.element.cq);

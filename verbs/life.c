@@ -13,11 +13,13 @@
 
 #include "core/base/os.h"
 #include "verbs/cm.h"
+#include "verbs/events.h"
 #include "verbs/qp.h"
 #include "verbs/sigpipe.h"
 
 enum {
-	COMMAND_MS = 20,		/* a healthy NIC's command takes less */
+	COMMAND_MS = 20,		/* a healthy NIC's command takes less ... */
+	LAST_MS = 100,			/* ... and this event follows at once */
 	STOP_CHECK_MS = 10000,		/* NICs give up an unanswered packet sooner */
 	NAP_NS = 20000, NAP_MAX_NS = 1000000,
 };
@@ -149,7 +151,34 @@ void braid_qp_fence(struct braid_qp *w)
 	hand_over(w, BRAID_STOP_CHECK, &w->stop_check);
 }
 
-/* The shared queue's receives that completed on this queue pair and were not posted again. */
+/*
+ * In the error state a queue pair completes the shared receives that it has begun to fill.  Then
+ * the device reports that it has reached the last one (IBTA vol. 1, 10.3.1).  False: that is not
+ * known.  Some devices never report it: they are waited for once.
+ */
+static bool reached_last(struct braid_qp *w)
+{
+	uint64_t until = braid_os->now_ns() + LAST_MS * UINT64_C(1000000);
+	struct timespec nap = { .tv_nsec = NAP_NS };
+
+	if (!w->qp || !atomic_load(&w->stopping.over))
+		return false;
+	while (braid_ibport_events(w->port), !atomic_load(&w->last_wqe)) {
+		if (braid_os->now_ns() >= until)
+			atomic_store(&w->port->no_last_wqe, true);
+		if (atomic_load(&w->port->no_last_wqe))
+			return false;
+		nanosleep(&nap, NULL);
+		if (nap.tv_nsec < NAP_MAX_NS)
+			nap.tv_nsec *= 2;
+	}
+	return true;
+}
+
+/*
+ * The shared queue's receives that completed on this queue pair and were not posted again.  To be
+ * called before it is destroyed, since that removes its completions.
+ */
 static struct ibv_recv_wr *held(struct braid_qp *w)
 {
 	struct ibv_recv_wr *first = w->kept, *next;
@@ -170,17 +199,26 @@ static struct ibv_recv_wr *held(struct braid_qp *w)
 		w->wc_beg = 0;
 		w->wc_end = w->cq ? ibv_poll_cq(w->cq, BRAID_POLL_MAX, w->wc) : 0;
 	} while (w->wc_end > 0);
+	if (w->wc_end < 0)
+		atomic_store(&w->lost, true);
 	return first;
 }
 
 void braid_qp_end(struct braid_qp *w)
 {
+	struct ibv_recv_wr *back = NULL;
+
 	if (braid_cm_leave(w))
 		return;
+	if (w->srq) {
+		if (w->receives && !reached_last(w))
+			atomic_store(&w->lost, true);
+		back = held(w);
+	}
 	braid_qp_destroy(w);
 	braid_cm_close(w);
 	if (w->srq)
-		braid_srq_leave(w->srq, held(w));
+		braid_srq_leave(w->srq, back, atomic_load(&w->lost));
 	if (w->cq)
 		braid_ibv.destroy_cq(w->cq);
 	if (w->channel) {

@@ -52,6 +52,7 @@ struct braid_ibport {
 	pthread_mutex_t srq_lock;	/* only for jobs, which may hold it for long */
 	struct braid_srq *srq;		/* which new lanes join: verbs/recv.c */
 	_Atomic(struct ibv_srq *) srq_broke;	/* the one that the device reported broken */
+	atomic_bool no_last_wqe;	/* it did not report a queue pair's last receive in time */
 	unsigned srq_max;		/* entries of a shared receive queue; 0: not supported */
 
 	/* the loop: verbs/loop.c, gpu_copy.c; with loop_lock held, except loop_made */

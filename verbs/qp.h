@@ -73,6 +73,7 @@ struct braid_qp {
 	unsigned peer_gid;		/* ... and for which of the peer's GIDs */
 	unsigned moves;			/* port->moves at set-up */
 	bool ece;			/* options have been agreed on */
+	bool receives;			/* it can receive, or could: RTR and later */
 
 	/* its end: verbs/life.c */
 	atomic_uint users;		/* references: the owner's, and one of each job */
@@ -81,6 +82,8 @@ struct braid_qp {
 	atomic_bool posting;		/* taken by the job that posts to or destroys the QP */
 	struct braid_job stop_check, stop, end;
 	struct ibv_recv_wr *kept;	/* receives that completed while it was stopped */
+	atomic_bool last_wqe;		/* the device has reported its last shared receive */
+	atomic_bool lost;		/* receives of the shared queue may be lost */
 
 	/* set-up: the job's until `made`, then the service thread's */
 	struct braid_job make;
@@ -147,10 +150,7 @@ struct braid_qp {
 int braid_qp_failed(struct braid_qp *w, const char *call, int err);
 /* -ECANCELED if the owner has dropped its reference, perhaps while the NIC was busy; else 0. */
 int braid_qp_check_owner(const struct braid_qp *w);
-/*
- * Makes what every queue pair needs.  loop: it is its own peer, and its receives are not shared.
- * 0 or a negative errno.
- */
+/* Makes what each needs.  loop: it is its own peer and shares no receives.  0 or negative errno. */
 int braid_qp_fill(struct braid_qp *w, bool loop);
 /* Make the queue pair, on w->id unless that is NULL; post its receives.  0 or a negative errno. */
 int braid_qp_create(struct braid_qp *w);

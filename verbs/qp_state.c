@@ -113,6 +113,7 @@ int braid_qp_to_ready(struct braid_qp *w, const struct braid_qp_blob *peer, int 
 	if (err)
 		return err;
 	braid_ece_apply(w, peer);
+	w->receives = true;
 	err = -braid_ibv.modify_qp(w->qp, &r, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 					      IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

@@ -2,12 +2,12 @@
 /*
  * recv.c - see recv.h.
  *
- * A destroyed queue pair takes shared receives along: those that it has begun to fill, and those
- * whose completions were not polled.  Their number is unknown, but lower than what one lane brings,
- * and the next lane brings new ones.  A queue that may have lost more than half of its receives
- * takes no new lane, and is destroyed with its last lane.  Should the queue run dry before, the
- * peers' lanes make no progress, are given up (verbs_health() in verbs.c), and are made anew on
- * another queue.
+ * A destroyed queue pair may take shared receives along.  It takes none if the NIC has reported its
+ * last one before, and all completions were polled (life.c).  Else their number is unknown, but
+ * lower than what one lane brings, and the next lane brings new ones.  A queue that may have lost
+ * more than half of its receives takes no new lane, and is destroyed with its last lane.  Should
+ * the queue run dry before, the peers' lanes make no progress, are given up (verbs_health() in
+ * verbs.c), and are made anew on another queue.
  */
 #include "verbs/recv.h"
 
@@ -214,16 +214,16 @@ int braid_srq_join(struct braid_ibport *p, struct braid_srq **ret)
 	return err;
 }
 
-void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held)
+void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held, bool lost)
 {
 	struct braid_ibport *p = s->port;
 	struct ibv_recv_wr *bad;
+	bool failed = held && ibv_post_srq_recv(s->srq, held, &bad);
 
-	if (held)
-		ibv_post_srq_recv(s->srq, held, &bad);
 	pthread_mutex_lock(&p->srq_lock);
+	s->broken |= failed;
 	s->lanes--;
-	s->left++;
+	s->left += lost;
 	if (!s->lanes)
 		srq_rest(s);
 	pthread_mutex_unlock(&p->srq_lock);

@@ -45,7 +45,7 @@ struct braid_srq {
 	struct braid_slots *slots;	/* posted, or held by lanes */
 	unsigned nslots, nslots_max;	/* times BRAID_SLOTS_RX */
 	unsigned lanes;			/* lanes that receive from it now */
-	unsigned left;			/* ended lanes: each may have taken receives along */
+	unsigned left;			/* ended lanes that may have taken receives along */
 	atomic_uint repost;		/* slots to post again together: 1 if they are few */
 	bool broken;			/* a post has failed */
 };
@@ -74,7 +74,10 @@ bool braid_srq_used(const struct braid_ibport *p);
  * 0 or a negative errno.  Any thread.  It pins memory, so never call it where NCCL waits for data.
  */
 int braid_srq_join(struct braid_ibport *p, struct braid_srq **ret);
-/* Removes a lane whose queue pair is destroyed.  held: the receives that the lane still holds. */
-void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held);
+/*
+ * Removes a lane whose queue pair is destroyed.  held: the receives that the lane still holds.
+ * lost: the queue pair may have taken others along.
+ */
+void braid_srq_leave(struct braid_srq *s, struct ibv_recv_wr *held, bool lost);
 
 #endif

@@ -52,7 +52,10 @@ static int slots_post(struct braid_qp *w)
 		return 0;
 	w->nagain = 0;
 	*w->again_end = NULL;
-	return braid_qp_post_recv(w, w->again) ? -EIO : 0;
+	if (!braid_qp_post_recv(w, w->again))
+		return 0;
+	atomic_store(&w->lost, true);
+	return -EIO;
 }
 
 static int handle_recv(struct braid_lane *lane, const struct ibv_wc *wc, const char *slot)

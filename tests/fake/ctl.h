@@ -38,6 +38,7 @@
  *                       its end (Data Direct; libmlx5.so.1 here)
  *   max_msg max_qp max_cq max_mr max_cqe max_wr max_sge max_inline max_rd max_srq   limits
  *   memlock=BYTES       bytes that a process may have registered at a time (no limit)
+ *   last_wqe=1          0: it never reports a queue pair's last shared receive, nor gives it back
  *   srq=1  dmabuf=0  peermem=1  v1=1  linger=MS (iwarp: how long TCP tries; 10000)
  *   imm=1 (iwarp: 0)    2: the completion of a write with immediate data reports 0 bytes
  *   mpa=MS (iwarp: how long a request waits for its answer, and destroying its queue pair too; 10000)
@@ -74,6 +75,7 @@
  *                                     (RTR, RTS, ERR, RESET), or all.  slow none: no call
  *   slept                             [pid] how many calls were slow
  *   live WHAT                         [pid] how many ctx pd mr cq qp srq ah channel exist;
+ *                                     posted: receives that wait in shared receive queues;
  *                                     relaxed: of the mr, those with relaxed ordering
  *                                     open: of the mr, those that a peer may write; pinned: bytes of all mr
  *   vectors                           [pid] how many completion vectors queues have used

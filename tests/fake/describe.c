@@ -89,7 +89,8 @@ static bool parse_key(struct spec *s, const char *key, char *value)
 		{ "addressed", &s->addressed }, { "ifindex", &s->ifindex }, { "ah", &d->has_ah },
 		{ "grh", &d->has_grh }, { "vectors", &d->vectors }, { "ece", &d->ece },
 		{ "effective", &d->effective }, { "max_msg", &d->max.max_msg },
-		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq }, { "imm", &d->has_imm },
+		{ "net", &s->net }, { "v1", &s->v1 }, { "srq", &d->has_srq },
+		{ "last_wqe", &d->has_last_wqe }, { "imm", &d->has_imm },
 		{ "dmabuf", &d->has_dmabuf }, { "peermem", &d->has_peermem }, { "late", &d->has_late },
 		{ "direct", &d->has_direct },
 		{ "linger", &d->linger_ms }, { "mpa", &d->mpa_ms }, { "sigpipe", &d->has_sigpipe },
@@ -397,7 +398,7 @@ static struct fdev *dev_new(const char *text)
 	d->speed = 100;
 	d->npkeys = 1;
 	d->pkey[0] = 0xffff;
-	d->has_srq = 1;
+	d->has_srq = d->has_last_wqe = 1;
 	d->has_ah = 1;
 	d->vectors = 4;
 	d->has_peermem = 1;

@@ -199,8 +199,8 @@ struct fdev {
 	uint16_t pkey[PKEYS_MAX];
 	uint64_t guid, memlock;
 	uint32_t has_ah, has_grh, vectors, ece, effective;
-	uint32_t has_srq, has_imm, has_dmabuf, has_peermem, has_direct, has_late, has_sigpipe, linger_ms,
-		mpa_ms, busy, busy_dials;
+	uint32_t has_srq, has_last_wqe, has_imm, has_dmabuf, has_peermem, has_direct, has_late, has_sigpipe,
+		linger_ms, mpa_ms, busy, busy_dials;
 	char direct_path[IBV_SYSFS_PATH_MAX];	/* of its second PCI function; "": none */
 	struct limits max;
 	_Atomic uint32_t qps, cqs, mrs, srqs;
@@ -328,6 +328,7 @@ struct fqp {
 	uint32_t rq_tail, rq_head, rq_size;
 	_Atomic uint32_t rq_polled;
 	bool cur_used, nak_sent, last_wqe;
+	uint64_t last_at;		/* when it gives back its last shared receive; 0: not running */
 	uint32_t epsn;			/* expected */
 	bool established;		/* a packet came in state RTR */
 	struct {			/* the READ that we answer */
@@ -397,6 +398,7 @@ void cq_clean(struct fcq *cq, struct fqp *qp);
 /* qp.c */
 void qp_set_state(struct fqp *qp, enum ibv_qp_state state);	/* qp.lock held */
 void qp_error(struct fqp *qp);					/* flushes; qp.lock held */
+void qp_last_wqe(struct fqp *qp);	/* in its error state, at qp->last_at; qp.lock held */
 long qp_ece(void);			/* the options agreed on last */
 long qp_dlid(void);			/* the LID that the last queue pair sends to */
 void send_done(struct fqp *qp, enum ibv_wc_status status);	/* of sq_una */
@@ -429,7 +431,7 @@ long slow_add(const char *call, const char *ms, const char *nic);
 long slow_calls(void);
 void slow_forked(void);
 extern atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_open;
-extern atomic_int live_cq, live_qp, live_srq, live_ah, live_channel;
+extern atomic_int live_cq, live_qp, live_srq, live_ah, live_channel, live_posted;
 
 /* For libmlx5.so.1 of this directory. */
 EXPORT struct ibv_mr *fake_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd,

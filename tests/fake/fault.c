@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 atomic_int live_ctx, live_pd, live_mr, live_relaxed, live_open;
-atomic_int live_cq, live_qp, live_srq, live_ah, live_channel;
+atomic_int live_cq, live_qp, live_srq, live_ah, live_channel, live_posted;
 
 /* --- calls -------------------------------------------------------------------------------------- */
 
@@ -302,6 +302,7 @@ static long do_live(char **w, unsigned n)
 	} table[] = {
 		{ "ctx", &live_ctx }, { "pd", &live_pd }, { "mr", &live_mr }, { "cq", &live_cq },
 		{ "qp", &live_qp }, { "srq", &live_srq }, { "ah", &live_ah }, { "channel", &live_channel },
+		{ "posted", &live_posted },
 		{ "relaxed", &live_relaxed },
 		{ "open", &live_open },
 	};

@@ -39,6 +39,8 @@ static void set_wake(struct fqp *qp)
 		t = qp->rnr_until;
 	if (qp->due && (!t || qp->due < t))
 		t = qp->due;
+	if (qp->last_at && (!t || qp->last_at < t))
+		t = qp->last_at;
 	if (t != atomic_load(&qp->wake))
 		wake_at(qp, t);
 }
@@ -66,6 +68,8 @@ void qp_run(struct fqp *qp)
 	qp->due = 0;
 	if (atomic_load(&qp->fab->force))
 		obey(qp);
+	if (qp->last_at && now_ns() >= qp->last_at)
+		qp_last_wqe(qp);
 	if (has_peer(qp))
 		route(qp);
 	if (has_peer(qp))

@@ -3,6 +3,9 @@
  * qp.c - queue pairs: making them, their states, posting to them.
  *
  * A table says which attributes each change of state needs and allows: the specification's, for RC.
+ * A queue pair that fails has taken a receive of its shared queue in advance, as some NICs do.  It
+ * gives that back a little later, with the event that it was the last.  If it is destroyed before,
+ * this receive is lost, and so are those whose completions were not polled.
  * The states of iWARP queue pairs are changed by rdma_cm alone (fake_qp_start).
  */
 #include "tests/fake/fake.h"
@@ -12,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+enum { LAST_NS = 1000000 };
 
 uint32_t mtu_bytes(enum ibv_mtu mtu)
 {
@@ -172,7 +177,7 @@ static void qp_reset(struct fqp *qp)
 	qp->rq_tail = qp->rq_head = 0;
 	atomic_store(&qp->sq_polled, 0);
 	atomic_store(&qp->rq_polled, 0);
-	qp->rnr_until = qp->timer = qp->due = 0;
+	qp->rnr_until = qp->timer = qp->due = qp->last_at = 0;
 	atomic_store(&qp->wake, 0);
 	qp->established = qp->cur_used = qp->nak_sent = qp->rd.on = false;
 	qp->draining = qp->last_wqe = qp->mpa_wait = false;
@@ -186,6 +191,31 @@ static void flush_sends(struct fqp *qp)
 		send_done(qp, IBV_WC_WR_FLUSH_ERR);
 }
 
+void qp_last_wqe(struct fqp *qp)
+{
+	qp->last_at = 0;
+	qp->last_wqe = true;
+	if (!qp->ctx->dev->has_last_wqe)
+		return;
+	if (qp->cur_used)
+		recv_done(qp, &qp->cur, IBV_WC_WR_FLUSH_ERR, 0, 0, 0, false, false);
+	qp->cur_used = false;
+	ctx_event(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, qp, 0);
+}
+
+/* Strict: a queue pair that could not yet receive reports no last receive. */
+static void flush_shared(struct fqp *qp, bool received)
+{
+	if (!received || qp->last_wqe || qp->last_at)
+		return;
+	if (!qp->cur_used) {
+		qp->cur.sge = qp->rq[0].sge;
+		qp->cur_used = srq_take(TO(fsrq, qp->ibv.srq), &qp->cur);
+	}
+	qp->last_at = now_ns() + LAST_NS;
+	fab_kick(qp->slot);		/* its thread sets the timer */
+}
+
 static void flush_recvs(struct fqp *qp)
 {
 	if (qp->cur_used) {
@@ -197,20 +227,21 @@ static void flush_recvs(struct fqp *qp)
 
 		recv_done(qp, w, IBV_WC_WR_FLUSH_ERR, 0, 0, 0, false, false);
 	}
-	if (qp->ibv.srq && !qp->last_wqe) {
-		qp->last_wqe = true;
-		ctx_event(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, qp, 0);
-	}
 }
 
 void qp_error(struct fqp *qp)
 {
+	bool received = qp->ibv.state >= IBV_QPS_RTR;
+
 	qp_set_state(qp, IBV_QPS_ERR);
 	qp->timer = qp->rnr_until = qp->due = 0;
 	atomic_store(&qp->wake, 0);
 	qp->rd.on = false;
 	flush_sends(qp);
-	flush_recvs(qp);
+	if (qp->ibv.srq)
+		flush_shared(qp, received);
+	else
+		flush_recvs(qp);
 	if (qp->cm_fd >= 0)
 		shutdown(qp->cm_fd, SHUT_RDWR);
 }

@@ -63,6 +63,7 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *ibv)
 		ctx_events_drop(c, s);
 		ctx_events_wait(c, &s->async_events, &ibv->events_completed);
 	}
+	atomic_fetch_sub(&live_posted, (int)(s->tail - s->head));
 	atomic_fetch_sub(&TO(fpd, ibv->pd)->users, 1);
 	atomic_fetch_sub(&c->dev->srqs, 1);
 	free(s->ring[0].sge);
@@ -116,6 +117,7 @@ bool srq_take(struct fsrq *s, struct rwqe *ret)
 		low = s->limit && s->tail - s->head < s->limit;
 		if (low)
 			s->limit = 0;
+		atomic_fetch_sub(&live_posted, 1);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (low)
@@ -144,6 +146,7 @@ int post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 			break;
 		s->tail++;
 		atomic_fetch_add(&s->held, 1);
+		atomic_fetch_add(&live_posted, 1);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return err;

@@ -49,15 +49,19 @@ static void a_new_lid_is_counted(void **state)
 /* With a shared receive queue, no completion shows that a queue pair has failed: the event does. */
 static void a_queue_pair_that_fails_is_marked(void **state)
 {
+	struct braid_ibport *p = port_named("ib0:1");
 	struct ends e;
 	char cmd[64];
 
 	(void)state;
+	atomic_store(&p->no_last_wqe, true);
 	assert_int_equal(ends_meet(&e, dev_named("ib0:1"), dev_named("two:1")), 0);
 	assert_non_null(qp_at(&e.dialler)->srq);
 	snprintf(cmd, sizeof(cmd), "qp %u error", qp_at(&e.dialler)->qp->qp_num);
 	ports_ctl(cmd);
-	UNTIL((braid_ibport_events(port_named("ib0:1")), atomic_load(&qp_at(&e.dialler)->broken)));
+	UNTIL((braid_ibport_events(p), atomic_load(&qp_at(&e.dialler)->broken)));
+	UNTIL((braid_ibport_events(p), atomic_load(&qp_at(&e.dialler)->last_wqe)));
+	assert_false(atomic_load(&p->no_last_wqe));
 	ends_part(&e);
 }
 

@@ -42,9 +42,9 @@ static void each_lane_brings_slots_to_a_shared_queue(void **state)
 	assert_ptr_equal(joined(p), s);
 	assert_int_equal(s->nslots, 2);
 	assert_int_equal(s->lanes, 2);
-	braid_srq_leave(s, NULL);
+	braid_srq_leave(s, NULL, false);
 	assert_int_equal(ports_ctl("live srq"), 1);
-	braid_srq_leave(s, NULL);
+	braid_srq_leave(s, NULL, false);
 	assert_int_equal(ports_ctl("live srq"), 0);
 }
 
@@ -56,13 +56,49 @@ static void a_queue_that_may_have_lost_half_its_receives_takes_no_new_lane(void 
 
 	(void)state;
 	for (unsigned i = 0; i < 100 && s == old; i++) {
-		braid_srq_leave(joined(p), NULL);
+		braid_srq_leave(joined(p), NULL, true);
 		s = joined(p);
-		braid_srq_leave(s, NULL);
+		braid_srq_leave(s, NULL, true);
 	}
 	assert_ptr_not_equal(s, old);
-	braid_srq_leave(old, NULL);
+	braid_srq_leave(old, NULL, false);
 	assert_int_equal(ports_ctl("live srq"), 0);
+}
+
+static void lanes_that_lost_nothing_leave_the_queue_as_it_was(void **state)
+{
+	struct braid_ibport *p = port_named("ib0:1");
+	struct braid_srq *s = joined(p);
+
+	(void)state;
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_ptr_equal(joined(p), s);
+		braid_srq_leave(s, NULL, false);
+	}
+	assert_int_equal(s->nslots, 2);
+	braid_srq_leave(s, NULL, false);
+	assert_int_equal(ports_ctl("live srq"), 0);
+}
+
+static void receives_that_a_lane_holds_are_posted_again(void **state)
+{
+	struct braid_ibport *p = port_named("ib0:1");
+	struct braid_srq *s = joined(p);
+	struct braid_slots *more = braid_slots_new(p, p->pd);
+
+	(void)state;
+	assert_ptr_equal(joined(p), s);
+	assert_int_equal(ports_ctl("live posted"), 2 * BRAID_SLOTS_RX);
+	braid_srq_leave(s, braid_slots_chain(more), false);
+	assert_int_equal(ports_ctl("live posted"), 3 * BRAID_SLOTS_RX);
+	assert_false(s->broken);
+	assert_ptr_equal(joined(p), s);
+	ports_ctl("fail 1 ibv_post_srq_recv");
+	braid_srq_leave(s, braid_slots_chain(more), false);
+	ports_ctl("fail 0");
+	assert_true(s->broken);
+	braid_srq_leave(s, NULL, false);
+	braid_slots_free(more);
 }
 
 static void a_queue_that_the_device_reports_broken_is_left(void **state)
@@ -74,8 +110,8 @@ static void a_queue_that_the_device_reports_broken_is_left(void **state)
 	atomic_store(&p->srq_broke, old->srq);
 	new = joined(p);
 	assert_ptr_not_equal(new, old);
-	braid_srq_leave(old, NULL);
-	braid_srq_leave(new, NULL);
+	braid_srq_leave(old, NULL, false);
+	braid_srq_leave(new, NULL, false);
 }
 
 static void where_queues_are_not_shared_a_lane_has_its_own_slots(void **state)
@@ -94,6 +130,8 @@ int main(void)
 		cmocka_unit_test(slots_are_chained_and_name_themselves),
 		cmocka_unit_test(each_lane_brings_slots_to_a_shared_queue),
 		cmocka_unit_test(a_queue_that_may_have_lost_half_its_receives_takes_no_new_lane),
+		cmocka_unit_test(lanes_that_lost_nothing_leave_the_queue_as_it_was),
+		cmocka_unit_test(receives_that_a_lane_holds_are_posted_again),
 		cmocka_unit_test(a_queue_that_the_device_reports_broken_is_left),
 		cmocka_unit_test(where_queues_are_not_shared_a_lane_has_its_own_slots),
 	};

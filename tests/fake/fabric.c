@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { QPNS = 1 << 24 };	/* queue pair numbers have 24 bits */
 enum { LOOK = 16 };	/* tries of a lock, each perhaps a time slice, before checking its holder lives */
 
 static struct fab *_Atomic fab;
@@ -255,7 +256,7 @@ int fab_qp_take(unsigned nic)
 			continue;
 		ring_clear(&q->req, nic);
 		ring_clear(&q->resp, nic);
-		generation = atomic_load(&q->generation) % 0x3fff + 1;
+		generation = atomic_load(&q->generation) % (QPNS / QPS_MAX - 1) + 1;
 		atomic_store(&q->generation, generation);
 		for (unsigned c = 0; c < COUNTERS; c++)
 			atomic_store(&q->count[c], 0);
@@ -264,7 +265,7 @@ int fab_qp_take(unsigned nic)
 		atomic_store(&q->dest_qpn, 0);
 		atomic_store(&q->port, PORT_NONE);
 		atomic_store(&q->dst_port, PORT_NONE);
-		atomic_store(&q->qpn, generation << 10 | i);
+		atomic_store(&q->qpn, generation * QPS_MAX + i);	/* slot: its rest */
 		atomic_store(&q->nic, nic + 1);
 		slot = (int)i;
 		next = i + 1;

@@ -225,8 +225,10 @@ int fab_nic_take(uint32_t dev)
 			ring_abandon(&fab->qp[q].req, (uint32_t)slot + 1);
 			ring_abandon(&fab->qp[q].resp, (uint32_t)slot + 1);
 		}
-		for (unsigned i = 0; i < QPS_MAX / 64; i++)
+		for (unsigned i = 0; i < WORDS; i++)
 			atomic_store(&n->pending[i], 0);
+		for (unsigned i = 0; i < (WORDS + 63) / 64; i++)
+			atomic_store(&n->some[i], 0);
 		atomic_store(&n->asleep, 0);
 		atomic_store(&n->dev, dev);
 		atomic_store(&n->pid, (uint32_t)getpid());
@@ -246,13 +248,14 @@ int fab_qp_take(unsigned nic)
 	int slot = -1;
 
 	fab_lock();
-	for (unsigned n = 0; slot < 0 && n < QPS_MAX; n++) {
+	/* free ones first, since it takes long to find out that a process has ended */
+	for (unsigned n = 0; slot < 0 && n < 2 * QPS_MAX; n++) {
 		unsigned i = (next + n) % QPS_MAX;
 		struct fab_qp *q = &fab->qp[i];
 		uint32_t owner = atomic_load(&q->nic);
 		uint32_t generation;
 
-		if (owner && fab_alive(owner))
+		if (owner && (n < QPS_MAX || fab_alive(owner)))
 			continue;
 		ring_clear(&q->req, nic);
 		ring_clear(&q->resp, nic);
@@ -326,6 +329,7 @@ void fab_kick(unsigned slot)
 		return;
 	n = &fab->nic[owner - 1];
 	atomic_fetch_or(&n->pending[slot / 64], UINT64_C(1) << slot % 64);
+	atomic_fetch_or(&n->some[slot / 4096], UINT64_C(1) << slot / 64 % 64);
 	ring_bell(n);
 }
 

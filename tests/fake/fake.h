@@ -37,7 +37,7 @@
 /* --- the fabric: shared memory ------------------------------------------------------------------ */
 
 #ifndef FAKE_QPS
-#define FAKE_QPS 1024			/* more of them make each look at all slower */
+#define FAKE_QPS 1024			/* more of them make the fabric's file larger */
 #endif
 
 enum {
@@ -45,6 +45,7 @@ enum {
 	PORTS_MAX = 255,		/* of a NIC */
 	NICS_MAX = 256,			/* opened devices in all processes */
 	QPS_MAX = FAKE_QPS,		/* a multiple of 64 */
+	WORDS = QPS_MAX / 64,		/* with a bit for each queue pair */
 	GIDS_MAX = 32,
 	IPS_MAX = 12,
 	PKEYS_MAX = 8,
@@ -93,7 +94,8 @@ struct fab_nic {
 	_Atomic uint32_t dev;
 	_Atomic uint32_t bell;		/* futex: rung after `pending` has got a bit */
 	_Atomic uint32_t asleep;
-	_Atomic uint64_t pending[QPS_MAX / 64];	/* queue pairs that have something to do */
+	_Atomic uint64_t pending[WORDS];	/* queue pairs that have something to do */
+	_Atomic uint64_t some[(WORDS + 63) / 64];	/* words of `pending` that have a bit */
 };
 
 /* 64 bytes, before its payload. */
@@ -223,6 +225,7 @@ struct fctx {
 	pthread_mutex_t lock;
 	pthread_cond_t gone;
 	struct fqp *qp[QPS_MAX];	/* by slot */
+	_Atomic uint64_t timed[WORDS];	/* queue pairs whose timer may run */
 	unsigned pds, cqs, channels;
 	uint32_t events_seen[PORTS_MAX];
 	bool fatal_seen;

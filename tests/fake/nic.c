@@ -27,7 +27,10 @@ static void wake_at(struct fqp *qp, uint64_t ns)
 	struct fctx *c = qp->ctx;
 
 	atomic_store(&qp->wake, ns);
-	if (ns && atomic_load(&c->wake_ns) > ns)
+	if (!ns)
+		return;
+	atomic_fetch_or(&c->timed[qp->slot / 64], UINT64_C(1) << qp->slot % 64);
+	if (atomic_load(&c->wake_ns) > ns)
 		fab_kick(qp->slot);
 }
 
@@ -103,20 +106,26 @@ static void run_slot(struct fctx *c, unsigned slot)
 
 /* --- a device ----------------------------------------------------------------------------------- */
 
+/* Takes all bits of a word; most words have none. */
+static uint64_t take_bits(_Atomic uint64_t *word)
+{
+	return atomic_load(word) ? atomic_exchange(word, 0) : 0;
+}
+
 static bool drain(struct fctx *c)
 {
 	struct fab_nic *n = &fab_get()->nic[c->nic];
 	bool some = false;
 
-	for (unsigned i = 0; i < QPS_MAX / 64; i++) {
-		uint64_t bits = atomic_load_explicit(&n->pending[i], memory_order_relaxed) ?
-					atomic_exchange(&n->pending[i], 0) : 0;
+	for (unsigned k = 0; k < (WORDS + 63) / 64; k++)
+		for (uint64_t words = take_bits(&n->some[k]); words; words &= words - 1) {
+			unsigned i = k * 64 + (unsigned)__builtin_ctzll(words);
 
-		for (; bits; bits &= bits - 1) {
-			some = true;
-			run_slot(c, i * 64 + (unsigned)__builtin_ctzll(bits));
+			for (uint64_t bits = take_bits(&n->pending[i]); bits; bits &= bits - 1) {
+				some = true;
+				run_slot(c, i * 64 + (unsigned)__builtin_ctzll(bits));
+			}
 		}
-	}
 	return some;
 }
 
@@ -160,23 +169,30 @@ static void port_events(struct fctx *c)
 /* Runs the queue pairs whose timers are due; returns when the next one is. */
 static uint64_t timers(struct fctx *c)
 {
-	uint64_t next = UINT64_MAX, now = now_ns(), due[QPS_MAX / 64] = { 0 };
+	uint64_t next = UINT64_MAX, now = now_ns();
 
-	pthread_mutex_lock(&c->lock);
-	for (unsigned i = 0; i < QPS_MAX; i++) {
-		uint64_t wake = c->qp[i] ? atomic_load(&c->qp[i]->wake) : 0;
+	for (unsigned i = 0; i < WORDS; i++) {
+		uint64_t bits = take_bits(&c->timed[i]), due = 0, later = 0;
 
-		if (wake && wake <= now)
-			due[i / 64] |= UINT64_C(1) << i % 64;
-		else if (wake && wake < next)
-			next = wake;
-	}
-	pthread_mutex_unlock(&c->lock);
-	for (unsigned i = 0; i < QPS_MAX / 64; i++)
-		for (uint64_t bits = due[i]; bits; bits &= bits - 1) {
-			run_slot(c, i * 64 + (unsigned)__builtin_ctzll(bits));
-			next = 0;	/* check again */
+		if (!bits)
+			continue;
+		pthread_mutex_lock(&c->lock);
+		for (; bits; bits &= bits - 1) {
+			struct fqp *qp = c->qp[i * 64 + (unsigned)__builtin_ctzll(bits)];
+			uint64_t wake = qp ? atomic_load(&qp->wake) : 0;
+
+			if (wake && wake <= now)
+				due |= bits & -bits;
+			else if (wake)
+				later |= bits & -bits;
+			if (wake && wake < next)
+				next = wake;
 		}
+		pthread_mutex_unlock(&c->lock);
+		atomic_fetch_or(&c->timed[i], due | later);
+		for (; due; due &= due - 1)
+			run_slot(c, i * 64 + (unsigned)__builtin_ctzll(due));
+	}
 	return next;
 }
 

@@ -25,9 +25,10 @@ struct crowd {				/* as the hub sees it */
 	unsigned n;			/* the connections that it makes */
 };
 
+extern unsigned crowd_at_once;		/* so many connections are made at a time (all) */
 /* Starts one before the hub loads the plugin.  share: as BRAID_SHARE. */
 void crowd_start(struct crowd *c, const char *plugin, unsigned n, bool share);
-/* It connects to c->n handles, all at once, and closes what it had; crowd_wait() waits for it. */
+/* It connects to c->n handles, and closes what it had; crowd_wait() waits for it. */
 void crowd_connect(struct crowd *c, const struct handle *h);
 void crowd_close(struct crowd *c);
 /* It sends `size` bytes by each of its connections. */

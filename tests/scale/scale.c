@@ -10,7 +10,8 @@
  * its speed: that no peer is refused, no descriptor and no memory stays behind.
  *
  * Options: --crowds P, the processes that play the peers (default: one for each 1,024); --plugin
- * PATH; --seconds S, how long to measure each state (default 10).
+ * PATH; --seconds S, how long to measure each state (default 10); --at-once N, how many connections
+ * a crowd dials, and the hub waits for, at a time (default: all).  BRAID_TEST_VERBOSE=1: the log.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,11 +72,11 @@ static void hub_listen(void)
 
 static bool all_accepted(void)
 {
-	bool all = true;
+	unsigned waited_for = 0;
 
-	for (unsigned i = 0; i < s.upto; i++)
-		all &= s.recv[i] || accept_step(s.net, s.listen[i], &s.recv[i]);
-	return all;
+	for (unsigned i = 0; i < s.upto && waited_for < crowd_at_once; i++)
+		waited_for += !s.recv[i] && !accept_step(s.net, s.listen[i], &s.recv[i]);
+	return !waited_for;
 }
 
 /* All crowds dial at once, or one after the other. */
@@ -333,6 +334,8 @@ static void options(int argc, char **argv)
 			s.crowds = number(argv[i + 1]);
 		else if (!strcmp(argv[i], "--seconds"))
 			s.seconds = number(argv[i + 1]);
+		else if (!strcmp(argv[i], "--at-once"))
+			crowd_at_once = number(argv[i + 1]);
 		else if (!strcmp(argv[i], "--plugin"))
 			s.plugin = argv[i + 1];
 	}
@@ -347,6 +350,7 @@ int main(int argc, char **argv)
 	unsetenv("BRAID_TEST_PLUGIN");
 	drive_set(failed, 1);
 	drive_hang_ms = HANG_MS;
+	net_log_verbose(getenv("BRAID_TEST_VERBOSE"));
 	options(argc, argv);
 	setenv("BRAID_SOCKET_IFNAME", "lo", 0);
 	setenv("BRAID_STAT", "0", 0);

@@ -55,13 +55,19 @@ static bool orphans(const struct braid_comm *c)
 	return false;
 }
 
+/* Not before connect() has returned it: that may go on by another link, here or at the peer. */
+static bool is_used(const struct braid_rma_channel *ch)
+{
+	return ch->comm->sender ? atomic_load(&ch->adopted) : ch->next_seq != 0;
+}
+
 static void failed(struct braid_comm *c, int err)
 {
-	struct braid_rma_channel *ch = c->channel;
+	const struct braid_rma_channel *ch = c->channel;
 	struct braid_rma *rma = ch->rma;
 	int none = 0;
 
-	if (c->closed || !ch->adopted)	/* connect() may go on by another link */
+	if (c->closed || !is_used(ch))
 		return;
 	if (c->peer_closed && !unfinished(c))	/* that rank is done, and ended before this one */
 		return;

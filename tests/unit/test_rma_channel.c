@@ -511,6 +511,7 @@ static void the_first_channel_that_fails_is_the_communicators_error(void **state
 	braid_unlock(&cs->link->lock);
 	assert_int_equal(atomic_load(&rma[A].err), -EREMOTEIO);
 	assert_ptr_equal(atomic_load(&rma[A].failed), cs);
+	cb->next_seq = 1;			/* an operation has come */
 	braid_lock_wait(&cr->link->lock);
 	braid_comm_fail(cr, -ENOMEM);
 	braid_unlock(&cr->link->lock);
@@ -520,6 +521,17 @@ static void the_first_channel_that_fails_is_the_communicators_error(void **state
 	braid_comm_close(cr);
 	assert_null(atomic_load(&rma[B].failed));
 	assert_int_equal(atomic_load(&rma[B].err), -ENOMEM);
+}
+
+/* Its answer was lost, so the peer's connect() goes on by another link. */
+static void a_channel_that_fails_before_its_first_operation_is_no_error(void **state)
+{
+	(void)state;
+	braid_lock_wait(&cr->link->lock);
+	braid_comm_fail(cr, -EREMOTEIO);
+	braid_unlock(&cr->link->lock);
+	assert_int_equal(atomic_load(&rma[B].err), 0);
+	assert_null(atomic_load(&rma[B].failed));
 }
 
 int main(void)
@@ -534,6 +546,7 @@ int main(void)
 		CHANNEL(operations_left_in_a_channel_are_its_communicators),
 		CHANNEL_LANES(a_channel_closed_under_traffic_leaves_the_memory_alone),
 		CHANNEL(the_first_channel_that_fails_is_the_communicators_error),
+		CHANNEL(a_channel_that_fails_before_its_first_operation_is_no_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

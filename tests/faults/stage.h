@@ -76,7 +76,7 @@ struct end {
 	} half[FLOWS];			/* this end's half of each flow, to look into failures */
 	struct timing timing[CALLS];
 	_Atomic uint32_t log_len;
-	char log[24576];		/* "seconds level text" lines since the run began */
+	char log[65536];		/* "seconds level text" lines since the run began */
 };
 
 struct flow {				/* flow f goes from A to B if f is even */

@@ -165,8 +165,12 @@ void braid_comms_fail(struct braid_link *link, int err)
 
 	braid_assert_locked(&link->lock);
 	braid_list_for(c, &link->msg.comms, node) {
-		if (c->sender || !c->peer_closed || err == -ENOTCONN)
-			braid_comm_fail(c, err);
+		if (!c->sender && c->peer_closed && err != -ENOTCONN)
+			continue;
+		/* Nothing waits here, so the link's line may be no WARN; later sends need one. */
+		if (c->peer_closed && !atomic_load(&c->err))
+			c->why = BRAID_WHY_CLOSED;
+		braid_comm_fail(c, err);
 	}
 }
 

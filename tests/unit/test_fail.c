@@ -209,6 +209,24 @@ static void a_link_that_dies_fails_its_comms_and_logs_once(void **state)
 	assert_int_equal(pair.end[B]->msg.ncomms, 0);
 }
 
+/* The link's line is no WARN, as nothing waits when it dies; what comes later gets one. */
+static void a_send_after_the_peer_closed_and_the_link_died_names_the_peer(void **state)
+{
+	struct braid_req *s;
+
+	(void)state;
+	braid_comm_close(cr);
+	null_settle(&pair);
+	braid_link_fail(pair.end[A], -EREMOTEIO, "the peer closed the link");
+	assert_int_equal(warn_count, 0);
+	s = isend(cs, "x", 1, 0);
+	assert_non_null(s);
+	assert_int_equal(error_of(s), -EREMOTEIO);
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "[peer-closed]"));
+	braid_comm_close(cs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +235,7 @@ int main(void)
 		CASE(a_failed_comm_accepts_posts_until_test_returns_the_error),
 		CASE(a_failed_comm_ignores_later_frames),
 		CASE(a_link_that_dies_fails_its_comms_and_logs_once),
+		CASE(a_send_after_the_peer_closed_and_the_link_died_names_the_peer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

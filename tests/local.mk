@@ -693,7 +693,9 @@ tests_faults_setup_SOURCES = \
 	tests/faults/setup.h \
 	tests/faults/setup_case.c \
 	tests/faults/setup_end.c \
+	tests/faults/setup_puts.c \
 	tests/faults/setup_relay.c \
+	tests/faults/setup_self.h \
 	tests/faults/stage.c \
 	tests/faults/stage.h \
 	tests/faults/witness.c \

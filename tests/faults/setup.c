@@ -29,6 +29,7 @@ enum { JOBS_MAX = 16, CASE_S = 300, EVERY = 37 };
 #else
 #define UCX "/built-with-ucx"		/* there is no such file */
 #endif
+#define PUTS "BRAID_RMA=on"
 #define FAKE_NIC "LD_LIBRARY_PATH=@/tests/fake/.libs"
 
 static const struct carrier carriers[] = {
@@ -42,6 +43,11 @@ static const struct carrier carriers[] = {
 	{ "ucx-shm", true, true, 0, { "BRAID_TRANSPORTS=ucx,tcp", "UCX_TLS=shm,self" }, UCX },
 	{ "smc", true, true, 0, { "BRAID_TRANSPORTS=smc,tcp", "LD_PRELOAD=@/tests/fakesmc/.libs/smc.so",
 			       "FAKE_SMC=smcr" }, "/tests/fakesmc/.libs/smc.so" },
+	{ "puts-tcp", false, false, 0, { "BRAID_TRANSPORTS=tcp", PUTS }, NULL },
+	{ "puts-roce2", true, true, 6, { FAKE_NIC, "BRAID_TEST_FAKE_DEVICES=roce0:rocev2,netdev=lo",
+		"BRAID_TRANSPORTS=verbs,tcp", PUTS }, "/tests/fake/.libs/libibverbs.so.1" },
+	{ "puts-iwarp", true, true, 6, { FAKE_NIC, "BRAID_TEST_FAKE_DEVICES=iw0:iwarp,netdev=lo",
+		"BRAID_TRANSPORTS=verbs,tcp", PUTS }, "/tests/fake/.libs/libibverbs.so.1" },
 };
 enum { CARRIERS = sizeof(carriers) / sizeof(carriers[0]) };
 
@@ -88,12 +94,17 @@ static bool is_case(const struct trial *t)
 	return !(t->step == AT_TCP && t->what == DOUBLED);
 }
 
-/* The short form has one of so many, others over each carrier; and none that takes CPUs away. */
+/*
+ * The short form has one of so many, others over each carrier, and none that takes CPUs away.  Of
+ * puts it has one.
+ */
 static bool is_wanted(const struct trial *t, unsigned number)
 {
 	if (!is_case(t) || !in_list(all.what, what_names[t->what]) ||
 	    !in_list(all.step, step_names[t->step]))
 		return false;
+	if (all.brief && carrier_puts(t->carrier))
+		return t->step == AT_HELLO && t->what == NO_MEMORY && t->who == ACCEPTS;
 	return !all.brief || (number % EVERY == 0 && t->what != STARVED);
 }
 
@@ -392,7 +403,8 @@ int main(int argc, char **argv)
 	for (unsigned c = 0; c < CARRIERS; c++) {
 		if (*all.inside && strcmp(all.inside, carriers[c].name) == 0)
 			inside(&carriers[c]);
-		else if (!*all.inside && in_list(all.carriers, carriers[c].name))
+		else if (!*all.inside && in_list(all.carriers, carriers[c].name) &&
+			 !(all.brief && carrier_puts(&carriers[c]) && carriers[c].needs))
 			play_carrier(&carriers[c], argv);
 	}
 	if (*all.inside)

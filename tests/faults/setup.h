@@ -10,9 +10,15 @@
  * (setup_case.c) then asks of each end that is left: does the call that it is in end, or does a line
  * name peer, device and cause, by the deadline of docs/user/reliability.md?  Do close and finalize
  * end, whatever is half made?  Is nothing left behind, and does a new connection work?
+ *
+ * One-sided, a call only waits for what its own rank has posted.  Nothing tells a rank that waits
+ * for a signal whether another means to send one, so no line of its own is asked of it, unless the
+ * peer of an open connection is killed or stopped.
  */
 #ifndef BRAID_TESTS_FAULTS_SETUP_H
 #define BRAID_TESTS_FAULTS_SETUP_H
+
+#include <string.h>
 
 #include "tests/faults/witness.h"
 
@@ -62,18 +68,22 @@ struct role {
 	_Atomic uint64_t done_ns;	/* when it came to IS_DONE */
 	_Atomic bool no_memory;		/* asked for */
 	_Atomic bool has_none;		/* and so it is */
+	_Atomic bool for_word;		/* it waits for a signal, and for no operation of its own */
 	struct left before, after;
 	char broken[160];		/* what is wrong, in words; "": nothing */
 };
 
 struct show {				/* shared by the case and its ends */
 	const char *plugin;
+	bool puts;			/* in place of messages */
 	bool counts_memory;
 	bool renews_first;		/* a new connection comes before finalize, not after */
 	_Atomic int order;		/* enum order: for both ends, but ... */
 	_Atomic int ordered[ROLES];	/* ... these go further */
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 	_Atomic bool listens, relayed;	/* the handle is the listener's; it leads to the relay */
+	_Alignas(16) uint8_t back[NCCL_NET_HANDLE_MAXSIZE];	/* puts: the dialler's */
+	_Atomic bool listens_back;
 	struct role role[ROLES];
 };
 
@@ -110,6 +120,11 @@ struct carrier {
 	const char *env[8];		/* NAME=VALUE; @ is the build's directory */
 	const char *needs;		/* a file below that directory; NULL: none */
 };
+
+static inline bool carrier_puts(const struct carrier *c)	/* in place of messages */
+{
+	return strncmp(c->name, "puts-", 5) == 0;
+}
 
 struct trial {
 	const struct carrier *carrier;

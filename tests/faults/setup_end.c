@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * setup_end.c - an end of a case of the matrix (setup.h): it lives once to see what a life leaves
- * behind, then connects or accepts, sends or receives one message, closes, and connects anew.
+ * behind, then connects or accepts, sends or receives one message, closes, and connects anew.  With
+ * puts in place of the message: setup_puts.c.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -12,24 +13,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "tests/faults/setup.h"
+#include "tests/faults/setup_self.h"
 #include "tests/lib/fault.h"
 #include "tools/proxy.h"
 
-enum { SIZE = 4 << 20, SMALL = 1000, FRESH_S = 60, QUIET_S = 20, NAP_US = 300 };
+enum { SMALL = 1000, QUIET_S = 20, NAP_US = 300 };
 
-struct self {				/* an end */
-	struct show *show;
-	struct role *role;
-	unsigned who;
-	struct net *net;
-	void *listen, *comm, *mr, *req;
-	uint8_t *mem;
-	bool failing;			/* fault_memory() is set */
-};
-
-__attribute__((noreturn, format(printf, 2, 3)))
-static void is_broken(struct self *s, const char *fmt, ...)
+void is_broken(struct self *s, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -39,15 +29,14 @@ static void is_broken(struct self *s, const char *fmt, ...)
 	_exit(1);
 }
 
-static int ordered(const struct self *s)
+int ordered(const struct self *s)
 {
 	int all = s->show->order, own = s->show->ordered[s->who];
 
 	return own > all ? own : all;
 }
 
-/* A turn of a wait; memory comes and goes here. */
-static void turn(struct self *s)
+void turn(struct self *s)
 {
 	if (s->role->no_memory != s->failing) {
 		s->failing = s->role->no_memory;
@@ -58,13 +47,13 @@ static void turn(struct self *s)
 	usleep(NAP_US);
 }
 
-static void waits_for(struct self *s, enum call entry)
+void waits_for(struct self *s, enum call entry)
 {
 	s->role->entry = (int)entry;
 	s->role->since_ns = now_ns();
 }
 
-static void comes_to(struct self *s, enum phase phase)
+void comes_to(struct self *s, enum phase phase)
 {
 	if (phase == IS_DONE)
 		s->role->done_ns = now_ns();
@@ -77,14 +66,18 @@ static void wait_order(struct self *s, enum order order)
 		turn(s);
 }
 
-#define CALLED(s, which, expr) TIMED(&(s)->role->end, which, expr)
+bool has_error(struct self *s, ncclResult_t res)
+{
+	if (res == ncclSuccess)
+		return false;
+	s->role->error = (int)res;
+	comes_to(s, IS_DONE);
+	return true;
+}
 
 static void up(struct self *s)
 {
-	int ndev = 0;
-
-	if (net_init(s->net, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, witness_keeps, NULL) != ncclSuccess ||
-	    net_devices(s->net, &ndev) != ncclSuccess || !ndev)
+	if (!s->life->init(s))
 		is_broken(s, "init found no device");
 }
 
@@ -102,11 +95,7 @@ static ncclResult_t moved(struct self *s, void *req, uint64_t until)
 	return res ? res : done ? ncclSuccess : ncclInternalError;
 }
 
-/*
- * Opens a pair, moves a message, opens as many more inside, and closes it; ncclInternalError: not
- * in time.
- */
-static ncclResult_t a_pair(struct self *s, size_t size, unsigned inside)
+static ncclResult_t pair(struct self *s, size_t size, unsigned inside)
 {
 	uint64_t until = now_ns() + FRESH_S * 1000000000ULL;
 	static uint8_t out[SIZE], in[SIZE];
@@ -143,7 +132,7 @@ static ncclResult_t a_pair(struct self *s, size_t size, unsigned inside)
 	if (!res && memcmp(in, out, size))
 		is_broken(s, "a new pair moved other bytes");
 	if (!res && inside)
-		res = a_pair(s, size, inside - 1);
+		res = pair(s, size, inside - 1);
 	if (smr)
 		net_dereg(s->net, send, smr);
 	if (rmr)
@@ -221,9 +210,9 @@ static void count_after(struct self *s)
 	if (!nics || !strstr(nics, "iwarp"))
 		return;
 	up(s);
-	if (a_pair(s, SIZE, 2) != ncclSuccess)
+	if (s->life->pair(s, SIZE, 2) != ncclSuccess)
 		is_broken(s, "no connection after a silent peer");
-	CALLED(s, CALL_FINALIZE, net_finalize(s->net));
+	CALLED(s, CALL_FINALIZE, s->life->finalize(s));
 	nothing_left(s);
 }
 
@@ -231,9 +220,9 @@ static void first_life(struct self *s)
 {
 	for (int i = 0; i < 2; i++) {
 		up(s);
-		if (a_pair(s, SIZE, 2) != ncclSuccess)
+		if (s->life->pair(s, SIZE, 2) != ncclSuccess)
 			is_broken(s, "no connection without a fault");
-		CALLED(s, CALL_FINALIZE, net_finalize(s->net));
+		CALLED(s, CALL_FINALIZE, s->life->finalize(s));
 	}
 	memset(s->role->end.timing, 0, sizeof(s->role->end.timing));
 	usleep(20000);
@@ -241,15 +230,6 @@ static void first_life(struct self *s)
 }
 
 /* -- the life that the fault comes into ----------------------------------------------------- */
-
-static bool fails(struct self *s, ncclResult_t res)
-{
-	if (res == ncclSuccess)
-		return false;
-	s->role->error = (int)res;
-	comes_to(s, IS_DONE);
-	return true;
-}
 
 static ncclResult_t listens(struct self *s)
 {
@@ -270,7 +250,7 @@ static bool opens(struct self *s)
 {
 	_Alignas(16) uint8_t handle[NCCL_NET_HANDLE_MAXSIZE];
 
-	if (s->who == ACCEPTS && fails(s, listens(s)))
+	if (s->who == ACCEPTS && has_error(s, listens(s)))
 		return false;
 	while (!s->show->relayed && ordered(s) < TO_CLOSE)
 		turn(s);
@@ -282,7 +262,7 @@ static bool opens(struct self *s)
 			CALLED(s, CALL_CONNECT, net_connect(s->net, 0, handle, &s->comm)) :
 			CALLED(s, CALL_ACCEPT, net_accept(s->net, s->listen, &s->comm));
 
-		if (fails(s, res))
+		if (has_error(s, res))
 			return false;
 		turn(s);
 	}
@@ -297,7 +277,7 @@ static bool request_is_done(struct self *s, enum call entry)
 	waits_for(s, entry);
 	while (!done && ordered(s) < TO_CLOSE) {
 		res = CALLED(s, CALL_TEST, net_test(s->net, s->req, &done, &size));
-		if (fails(s, res))
+		if (has_error(s, res))
 			return false;
 		turn(s);
 	}
@@ -317,7 +297,7 @@ static bool posts(struct self *s)
 			CALLED(s, CALL_IRECV, net_irecv(s->net, s->comm, 1, &data, &room, &tag, &s->mr, NULL,
 							&s->req));
 
-		if (fails(s, res))
+		if (has_error(s, res))
 			return false;
 		turn(s);
 	}
@@ -331,14 +311,14 @@ static void talks(struct self *s)
 	int size = SIZE;
 
 	waits_for(s, CALL_REG);
-	if (fails(s, CALLED(s, CALL_REG, net_reg(s->net, s->comm, s->mem, SIZE, NCCL_PTR_HOST, &s->mr))) ||
+	if (has_error(s, CALLED(s, CALL_REG, net_reg(s->net, s->comm, s->mem, SIZE, NCCL_PTR_HOST, &s->mr))) ||
 	    !posts(s) || !request_is_done(s, s->who == DIALS ? CALL_ISEND : CALL_IRECV))
 		return;
 	if (s->who == ACCEPTS) {
 		if (message_differs(s->mem, SIZE, 1) != SIZE)
 			is_broken(s, "other bytes came than were sent");
 		s->req = NULL;
-		if (fails(s, CALLED(s, CALL_FLUSH, net_iflush(s->net, s->comm, 1, &data, &size, &s->mr,
+		if (has_error(s, CALLED(s, CALL_FLUSH, net_iflush(s->net, s->comm, 1, &data, &size, &s->mr,
 							      &s->req))))
 			return;
 		if (s->req && !request_is_done(s, CALL_FLUSH))
@@ -359,22 +339,47 @@ static void closes(struct self *s)
 		CALLED(s, CALL_CLOSE, net_close_listen(s->net, s->listen));
 }
 
+static void *load(struct self *s, char *err, size_t len)
+{
+	s->net = net_load(s->show->plugin, 0, err, len);
+	return s->net ? s->net->dl : NULL;
+}
+
+static bool init(struct self *s)
+{
+	int ndev = 0;
+
+	return net_init(s->net, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, witness_keeps, NULL) == ncclSuccess &&
+	       net_devices(s->net, &ndev) == ncclSuccess && ndev;
+}
+
+static ncclResult_t finalize(struct self *s)
+{
+	return net_finalize(s->net);
+}
+
+const struct life life_messages = { load, init, finalize, pair, opens, talks, closes };
+
+/* -- the frame ------------------------------------------------------------------------------ */
+
 static void takes_plugin(struct self *s)
 {
 	char err[120];
+	void *dl;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	witness_starts(&s->role->end, now_ns());
-	s->net = net_load(s->show->plugin, 0, err, sizeof(err));
-	if (!s->net)
+	dl = s->life->load(s, err, sizeof(err));
+	if (!dl)
 		is_broken(s, "%s", err);
 	if (s->show->counts_memory)
-		s->show->counts_memory = fault_install(s->net->dl);
+		s->show->counts_memory = fault_install(dl);
 }
 
 _Noreturn void setup_end(struct show *show, unsigned who)
 {
-	struct self s = { .show = show, .role = &show->role[who], .who = who, .mem = malloc(SIZE) };
+	struct self s = { .show = show, .role = &show->role[who], .who = who, .mem = malloc(SIZE),
+			  .life = show->puts ? &life_puts : &life_messages };
 
 	if (who == DIALS)
 		message_fill(s.mem, SIZE, 1);
@@ -383,24 +388,24 @@ _Noreturn void setup_end(struct show *show, unsigned who)
 	comes_to(&s, IS_READY);
 	wait_order(&s, TO_CONNECT);
 	up(&s);
-	if (opens(&s)) {
+	if (s.life->opens(&s)) {
 		comes_to(&s, IS_OPEN);
 		wait_order(&s, TO_TALK);
 		if (ordered(&s) < TO_CLOSE)
-			talks(&s);
+			s.life->talks(&s);
 	}
 	wait_order(&s, TO_CLOSE);
-	closes(&s);
+	s.life->closes(&s);
 	if (!show->renews_first)
-		CALLED(&s, CALL_FINALIZE, net_finalize(s.net));
+		CALLED(&s, CALL_FINALIZE, s.life->finalize(&s));
 	comes_to(&s, IS_CLOSED);
 	wait_order(&s, TO_RENEW);
 	turn(&s);
 	if (!show->renews_first)
 		up(&s);
-	if (a_pair(&s, SMALL, 0) != ncclSuccess)
+	if (s.life->pair(&s, SMALL, 0) != ncclSuccess)
 		is_broken(&s, "no new connection after the fault");
-	CALLED(&s, CALL_FINALIZE, net_finalize(s.net));
+	CALLED(&s, CALL_FINALIZE, s.life->finalize(&s));
 	count_after(&s);
 	comes_to(&s, IS_ENDED);
 	_exit(0);

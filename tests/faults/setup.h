@@ -77,6 +77,7 @@ struct show {				/* shared by the case and its ends */
 	const char *plugin;
 	bool puts;			/* in place of messages */
 	bool counts_memory;
+	long kept;			/* the carrier's */
 	bool renews_first;		/* a new connection comes before finalize, not after */
 	_Atomic int order;		/* enum order: for both ends, but ... */
 	_Atomic int ordered[ROLES];	/* ... these go further */

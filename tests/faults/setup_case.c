@@ -592,6 +592,7 @@ void setup_case(const struct trial *t, const struct setup_options *o, struct fin
 	s.show->plugin = o->plugin;
 	s.show->puts = carrier_puts(t->carrier);
 	s.show->counts_memory = true;
+	s.show->kept = t->carrier->kept;
 	s.show->renews_first = ((unsigned)t->step + (unsigned)t->what) % 2;
 	set_env(&s);
 	for (unsigned i = 0; i < ROLES; i++) {

@@ -15,7 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "topo/netdev_int.h"
 #include "topo/text.h"
@@ -225,4 +228,18 @@ unsigned braid_netdev_ips(const struct braid_netdev *net,
 	ret[0] = (struct braid_netdev_ip){ .addr = net->addr, .prefix = net->prefix };
 	memcpy(&ret[1], net->more, n * sizeof(ret[0]));
 	return n + 1;
+}
+
+bool braid_netdev_is_down(const char *name)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq r = { .ifr_flags = 0 };
+	bool down;
+
+	if (fd < 0)
+		return false;
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
+	down = !ioctl(fd, SIOCGIFFLAGS, &r) && !(r.ifr_flags & IFF_RUNNING);
+	close(fd);
+	return down;
 }

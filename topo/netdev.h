@@ -84,4 +84,7 @@ struct ifaddrs;
  */
 bool braid_netdev_again(struct braid_netdev *net, int family, const struct ifaddrs *list);
 
+/* Is that interface of this host down, or without a carrier?  False, too, if there is none such. */
+bool braid_netdev_is_down(const char *name);
+
 #endif

@@ -85,8 +85,8 @@ static void suspect_lane(struct braid_lane *lane, const struct braid_health *h, 
 }
 
 /*
- * Does the peer's host answer?  A firewall or a full queue of this host may keep bytes from leaving.
- * TCP then counts no retransmission, and what the peer sends looks like an answer.
+ * Does the peer's host answer?  A firewall of this host, or a full queue, may keep bytes from
+ * leaving.  TCP then counts no retransmission, and what the peer sends looks like an answer.
  */
 static bool is_answered(const struct braid_lane *lane, const struct braid_health *h)
 {

@@ -24,6 +24,7 @@
 #include "core/setup/redial.h"
 #include "core/setup/share.h"
 #include "core/setup/stopped.h"
+#include "topo/netdev.h"
 
 enum {
 	ALIVE_MS = 1000,		/* send ALIVE after sending nothing for so long */
@@ -159,6 +160,7 @@ static const char *why_silent(const struct braid_link *link, bool answers,
 {
 	const struct braid_lane *home = braid_link_home(link);
 	struct braid_thread t = braid_stopped_seen(link);
+	const char *nic = link->setup.path[home->recover.path].dev->net.name;
 
 	if (answers && !t.state && braid_lane_up(home) && home->tr->blind) {
 		snprintf(ret, BRAID_STOPPED_TEXT, "%s does not tell whether its host acknowledges "
@@ -169,6 +171,11 @@ static const char *why_silent(const struct braid_link *link, bool answers,
 	}
 	if (answers || t.state == 'T' || t.state == 't' || t.state == BRAID_THREAD_FROZEN)
 		return braid_stopped_text(&t, link->setup.peer_pid, ret);
+	if (braid_netdev_is_down(nic)) {
+		snprintf(ret, BRAID_STOPPED_TEXT, "%s of this host is down, or has no carrier: ip "
+			 "link show %s", nic, nic);
+		return ret;
+	}
 	if (link->recover.hung_up && !braid_lane_up(braid_link_home(link)))
 		return "its host takes connections, which are closed at once: that process has no "
 		       "memory or no descriptors left, or is ending; its own log says which";

@@ -43,6 +43,8 @@ struct braid_path {
 	struct braid_addr to;		/* the peer's member, for a transport's own set-up */
 	struct braid_ways ways;		/* the pairs of addresses that its sockets may use */
 	uint64_t bad_until_ns;		/* 0: good */
+	uint64_t bad_since_ns;		/* while it is bad */
+	bool reported;			/* by a WARN */
 	uint64_t back_ns;		/* when it last worked again after it was bad */
 	unsigned hold_ms;		/* how long it was avoided the last time */
 	bool better;			/* both ends have a transport better than sockets */

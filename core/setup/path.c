@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "core/base/flight.h"
+#include "core/base/log.h"
 #include "core/base/os.h"
 #include "core/base/units.h"
 #include "core/link/link.h"
+#include "core/link/state.h"
 #include "core/setup/addr.h"
 #include "core/setup/bind.h"
 #include "core/setup/conn.h"
@@ -17,10 +19,12 @@
 #include "core/setup/ways.h"
 #include "core/transport.h"
 #include "topo/ips.h"
+#include "topo/netdev.h"
 
 enum {
 	HOLD_MS = 2000, HOLD_MAX_MS = 60000,
 	LASTS_MS = 10000,		/* a path that fails sooner again flaps */
+	REPORT_MS = 3000,		/* bad for so long: log a WARN */
 	CORRUPT = 3,			/* so many losses with wrong checksums ... */
 	CORRUPT_S = 60,			/* ... within this time: the path is left */
 	LEFT_S = 10, LEFT_MAX_S = 320,
@@ -231,6 +235,8 @@ void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now)
 	else if (p->back_ns && p->hold_ms < HOLD_MAX_MS)
 		p->hold_ms *= 2;
 	p->back_ns = 0;
+	if (!p->bad_until_ns)
+		p->bad_since_ns = now;
 	p->bad_until_ns = now + p->hold_ms * MS;
 }
 
@@ -242,6 +248,55 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 	if (p->bad_until_ns)
 		p->back_ns = now;
 	p->bad_until_ns = 0;
+	if (p->reported)
+		braid_info("device %s, peer %s: %s works again after %llu s",
+			   link->key.dev->net.name, link->peer, p->dev->net.name,
+			   (unsigned long long)(braid_since(p->bad_since_ns, now) / SEC));
+	p->reported = false;
+}
+
+static bool carries(const struct braid_link *link, unsigned path)
+{
+	for (unsigned i = 0; i < link->nlanes; i++) {
+		if (braid_lane_up(link->lane[i]) && link->lane[i]->recover.path == path)
+			return true;
+	}
+	return false;
+}
+
+static void report(struct braid_link *link, unsigned path, uint64_t now)
+{
+	/* One line is enough where thousands of links share a dead NIC. */
+	static struct braid_log_gate gate[BRAID_NETDEVS_MAX];
+	struct braid_path *p = &link->setup.path[path];
+	const char *nic = p->dev->net.name;
+	struct sockaddr_storage sa;
+	char to[64];
+
+	p->reported = true;
+	braid_path_member(p, &sa);
+	braid_addr_text(&sa, to, sizeof(to));
+	if (braid_log_gate_open(&gate[p->dev->index % BRAID_NETDEVS_MAX], now))
+		braid_warn("device %s, peer %s: no connection over %s to %s for %llu s: %s; the "
+			   "other interfaces carry its share meanwhile [path-down]",
+			   link->key.dev->net.name, link->peer, nic, to,
+			   (unsigned long long)(braid_since(p->bad_since_ns, now) / SEC),
+			   braid_netdev_is_down(nic) ?
+				   "that interface of this host is down, or has no carrier" :
+				   "the path, or the peer's interface, is down");
+}
+
+void braid_paths_report(struct braid_link *link, uint64_t now)
+{
+	braid_svc_assert_locked();
+	for (unsigned i = 0; link->npaths > 1 && i < link->npaths; i++) {
+		struct braid_path *p = &link->setup.path[i];
+
+		if (p->bad_until_ns && !p->reported && !carries(link, i) &&
+		    braid_since(p->bad_since_ns, now) >= REPORT_MS * MS &&
+		    braid_lane_up(braid_link_home(link)))
+			report(link, i, now);
+	}
 }
 
 void braid_path_plain(struct braid_link *link, unsigned path, bool worse, unsigned least_s,

@@ -51,6 +51,8 @@ unsigned braid_path_for(const struct braid_link *link, unsigned lane, uint64_t n
 /* The path does not work; or it works again. */
 void braid_path_bad(struct braid_link *link, unsigned path, uint64_t now);
 void braid_path_good(struct braid_link *link, unsigned path, uint64_t now);
+/* Log a WARN for each path that has been bad for some seconds while others work. */
+void braid_paths_report(struct braid_link *link, uint64_t now);
 /*
  * A transport better than sockets failed on the path: only sockets use it for a while, at least
  * least_s seconds.  worse: not just a port that is down; failing again soon doubles the time.

@@ -222,6 +222,7 @@ int braid_recover_tick(struct braid_link *link, uint64_t now)
 		under_way = check_health(link, now);
 	if (link->dialler) {
 		dial_lanes(link, now);
+		braid_paths_report(link, now);
 		braid_reverse_tick(link, now);
 	} else {
 		request_dial(link, now);

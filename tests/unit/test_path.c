@@ -16,6 +16,7 @@
 #include "core/setup/addr.h"
 #include "core/setup/links.h"
 #include "core/setup/path.h"
+#include "tests/lib/warns.h"
 
 #define SEC 1000000000ull
 
@@ -145,6 +146,39 @@ static uint64_t hold(uint64_t now)
 	while (braid_path_for(&link_, 1, now + s * SEC) != 1)
 		s++;
 	return s;
+}
+
+static void a_path_that_stays_bad_is_reported_once(void **state)
+{
+	struct braid_lane lanes[2] = { { .recover.path = 0 }, { .recover.path = 1 } };
+	uint64_t now = 100 * SEC;
+
+	(void)state;
+	two_paths();
+	strcpy(member[1].net.name, "none");
+	link_.nlanes = 2;
+	for (unsigned i = 0; i < 2; i++) {
+		link_.lane[i] = &lanes[i];
+		atomic_store(&lanes[i].up, true);
+	}
+	warns_keep();
+	braid_path_bad(&link_, 1, now);
+	braid_paths_report(&link_, now + 4 * SEC);		/* a lane works there after all */
+	assert_int_equal(warn_count, 0);
+	atomic_store(&lanes[1].up, false);
+	braid_paths_report(&link_, now + 2 * SEC);
+	assert_int_equal(warn_count, 0);
+	braid_path_bad(&link_, 1, now + 2 * SEC);
+	braid_paths_report(&link_, now + 3 * SEC);
+	braid_paths_report(&link_, now + 30 * SEC);
+	assert_int_equal(warn_count, 1);
+	assert_non_null(strstr(warn_text, "over none to 10.2.0.2:1001 for 3 s"));
+	assert_non_null(strstr(warn_text, "[path-down]"));
+	braid_path_good(&link_, 1, now + 40 * SEC);
+	braid_path_bad(&link_, 1, now + 50 * SEC);
+	atomic_store(&lanes[0].up, false);	/* then the peer is silent, which has a line */
+	braid_paths_report(&link_, now + 60 * SEC);
+	assert_int_equal(warn_count, 1);
 }
 
 static void a_path_that_flaps_is_left_alone_for_longer(void **state)
@@ -302,6 +336,7 @@ int main(void)
 		cmocka_unit_test(unequal_numbers_use_all_of_the_longer_row),
 		cmocka_unit_test(other_subnets_are_paired_in_order),
 		cmocka_unit_test(lanes_alternate_and_leave_a_path_that_is_bad),
+		cmocka_unit_test(a_path_that_stays_bad_is_reported_once),
 		cmocka_unit_test(a_path_that_flaps_is_left_alone_for_longer),
 		cmocka_unit_test(rdma_that_flaps_is_left_alone_for_longer),
 		cmocka_unit_test(a_path_that_changes_data_three_times_a_minute_is_left),

@@ -533,6 +533,7 @@ unit_tests += \
 	tests/unit/test_verbs_blob \
 	tests/unit/test_verbs_bounce \
 	tests/unit/test_verbs_cm \
+	tests/unit/test_verbs_counts \
 	tests/unit/test_verbs_direct \
 	tests/unit/test_verbs_ece \
 	tests/unit/test_verbs_events \
@@ -541,6 +542,7 @@ unit_tests += \
 	tests/unit/test_verbs_gpu \
 	tests/unit/test_verbs_gpu_copy \
 	tests/unit/test_verbs_gpu_reg \
+	tests/unit/test_verbs_grow \
 	tests/unit/test_verbs_hca \
 	tests/unit/test_verbs_lib \
 	tests/unit/test_verbs_life \

@@ -12,7 +12,8 @@ enum {
 	AT_FABRIC = 0, AT_MTU = 1, AT_IMM = 2, AT_NGIDS = 3, AT_LID = 4, AT_SLOTS = 6,
 	AT_CM_PORT = 8, AT_GRH = 10, AT_READS = 11,
 	AT_QPN = 12, AT_PSN = 16, AT_ACK_KEY = 20, AT_ACK = 24, AT_NONCE = 32, AT_GIDS = 40,
-	GID_STEP = 17, AT_ECE_VENDOR = 76, AT_ECE = 80, AT_REVERSED = 84,
+	GID_STEP = 17, AT_ECE_VENDOR = 76, AT_ECE = 80, AT_REVERSED = 84, AT_BEGINS = 85,
+	LEAST = 4,			/* a peer that begins with fewer would be slow */
 };
 
 static void put(uint8_t *to, uint64_t v, unsigned n)
@@ -50,6 +51,7 @@ void braid_qp_blob_pack(const struct braid_qp_blob *b, uint8_t *to)
 	put(to + AT_ECE_VENDOR, b->ece_vendor, 4);
 	put(to + AT_ECE, b->ece_options, 4);
 	to[AT_REVERSED] = b->reversed;
+	to[AT_BEGINS] = b->begins;
 	for (unsigned i = 0; i < b->ngids; i++) {
 		to[AT_GIDS + i * GID_STEP] = b->gid[i].type;
 		memcpy(to + AT_GIDS + i * GID_STEP + 1, b->gid[i].raw, 16);
@@ -68,10 +70,11 @@ int braid_qp_blob_unpack(const uint8_t *from, struct braid_qp_blob *ret)
 		.nonce = get(from + AT_NONCE, 8), .grh = from[AT_GRH] & 1, .nreads = from[AT_READS],
 		.ece_vendor = (uint32_t)get(from + AT_ECE_VENDOR, 4),
 		.ece_options = (uint32_t)get(from + AT_ECE, 4), .reversed = from[AT_REVERSED] & 1,
+		.begins = from[AT_BEGINS],
 	};
 	if (ret->fabric > BRAID_FABRIC_IWARP || ret->mtu < IBV_MTU_256 || ret->mtu > IBV_MTU_4096 ||
 	    ret->imm > 1 || ret->ngids > 2 || ret->slots < 16 || ret->qpn > 0xffffff ||
-	    ret->psn > 0xffffff)
+	    ret->psn > 0xffffff || ret->begins > ret->slots || (ret->begins && ret->begins < LEAST))
 		return -EBADMSG;
 	for (unsigned i = 0; i < ret->ngids; i++) {
 		ret->gid[i].type = from[AT_GIDS + i * GID_STEP];

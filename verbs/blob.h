@@ -9,6 +9,7 @@
 struct braid_qp_blob {
 	uint8_t fabric, mtu, imm, ngids, grh;
 	uint8_t nreads;			/* that it answers at once; 0: none, as older versions */
+	uint8_t begins;			/* receives to use at first; 0: all, as older versions */
 	uint16_t lid, slots, cm_port;
 	uint32_t qpn, psn, ack_key;
 	uint64_t ack, nonce;

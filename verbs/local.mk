@@ -8,6 +8,7 @@ libbraid_core_a_SOURCES += \
 	verbs/bounce.h \
 	verbs/cm.c \
 	verbs/cm.h \
+	verbs/counts.c \
 	verbs/direct.c \
 	verbs/direct.h \
 	verbs/ece.c \
@@ -27,6 +28,8 @@ libbraid_core_a_SOURCES += \
 	verbs/life.c \
 	verbs/loop.c \
 	verbs/loop.h \
+	verbs/grow.c \
+	verbs/grow.h \
 	verbs/mr.c \
 	verbs/mr.h \
 	verbs/port.c \

@@ -3,12 +3,12 @@
  * qp.h - a lane's carrier over verbs: a queue pair and all that belongs to it.
  *
  * The handshake makes it (qp_setup.c; over iWARP with cm.c), tx.c and rx.c send and receive with
- * it, and the lane closes it (life.c).  Receives are posted in advance: BRAID_SLOTS_RX slots of
- * BRAID_SLOT bytes.  A sender never uses more slots than the peer has posted.  It uses a slot again
- * once the peer has acknowledged the frame that took it, or has counted the slot as posted again.
+ * it, and the lane closes it (life.c).  Receives, slots of BRAID_SLOT bytes, are posted in advance.
+ * A sender never uses more slots than the peer has posted.  It uses a slot again once the peer has
+ * acknowledged the frame that took it, or has counted the slot as posted again.
  *
  *	qp_mem	its registered memory
- *	qp_make	the NIC's objects: made, destroyed, receives posted
+ *	qp_make, grow	the NIC's objects: made, destroyed, receives posted; more of them
  *	qp_state, qp_gid, ece	its states, and what they need
  *	cm	the same over iWARP
  *	qp_try, life	a first packet; references, its end
@@ -27,13 +27,12 @@
 
 #include "core/mem/mr.h"
 #include "core/link/lane_io.h"
-#include "core/mem/later.h"
 #include "core/base/param.h"
 #include "core/base/ports.h"
 #include "verbs/blob.h"
+#include "verbs/grow.h"
 #include "verbs/port.h"
 #include "verbs/qp_mem.h"
-#include "verbs/recv.h"
 
 enum {
 	BRAID_WR_TX = 256,		/* wanted; a device with fewer must have at least: */
@@ -121,7 +120,7 @@ struct braid_qp {
 	unsigned sq_max, inline_max;
 	uint32_t wr_head, wr_tail;	/* the peer's slots: ever used, known to be posted again */
 	uint32_t wr_frame[BRAID_SLOTS_RX];	/* the frame whose acknowledgement frees a slot */
-	unsigned wr_max;
+	unsigned wr_max;		/* it may grow */
 	uint32_t count_seen;		/* the peer's last count of slots posted again */
 	_Atomic uint64_t odd_ns;	/* since when its counts don't fit their checksum; or 0 */
 	bool may_send;			/* iWARP: only once the end that connects has sent */
@@ -132,6 +131,7 @@ struct braid_qp {
 	uint32_t ack_seen;
 	struct ibv_recv_wr *again, **again_end;	/* slots to be posted again */
 	unsigned nagain;		/* of them: fewer than BRAID_REPOST after each poll */
+	struct braid_grow grow;		/* more slots of its own */
 	uint32_t slots;			/* own slots emptied, ever: the peer may use them again */
 	uint32_t slots_reported;	/* of them, known to the peer */
 	uint32_t mark_frames, mark_slots;	/* acknowledging these frames reports these slots */

@@ -164,5 +164,7 @@ int braid_qp_post_all(struct braid_qp *w)
 {
 	int err = w->srq ? 0 : braid_qp_post_recv(w, braid_slots_chain(w->m->slots));
 
+	if (!err && w->m->more)
+		err = braid_qp_post_recv(w, braid_slots_chain(w->m->more));
 	return braid_qp_failed(w, "ibv_post_recv", err);
 }

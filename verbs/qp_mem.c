@@ -45,6 +45,7 @@ static void memory_free(struct braid_ibport *p, struct braid_qp_memory *m)
 {
 	dereg(m->ack_mr);
 	braid_slots_free(m->slots);
+	braid_slots_free(m->more);
 	braid_bounces_free(&m->own);
 	unmap((void *)m->ack, PAGE);
 	if (m->pd && m->pd != p->pd)
@@ -66,6 +67,7 @@ static int ack_open(struct braid_ibport *p, struct braid_qp_memory *m)
 	atomic_store(&m->ack[0], 0);
 	atomic_store(&m->ack[1], 0);
 	atomic_store(&m->ack[2], 0);
+	atomic_store(&m->ack[BRAID_ACK_WINDOW], 0);
 	m->ack_mr = braid_ibport_own(p, m->pd, (void *)m->ack, PAGE,
 				     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	return m->ack_mr ? 0 : -ENOMEM;
@@ -97,6 +99,16 @@ static int bounces_join(struct braid_ibport *p, struct braid_qp_memory *m)
 	return err;
 }
 
+/* n slots in one piece.  An earlier queue pair's are kept if they are as many. */
+static int slots_want(struct braid_ibport *p, struct braid_qp_memory *m, unsigned n)
+{
+	if (m->slots && m->slots->n == n)
+		return 0;
+	braid_slots_free(m->slots);
+	m->slots = braid_slots_part(p, m->pd, n);
+	return m->slots ? 0 : -ENOMEM;
+}
+
 struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool loop)
 {
 	bool apart = braid_param.rdma_strict && !loop;
@@ -111,9 +123,9 @@ struct braid_qp_memory *braid_qp_memory(struct braid_ibport *p, bool slots, bool
 	}
 	if (!err)
 		err = ack_open(p, m);
-	if (!err && slots && !m->slots)
-		m->slots = braid_slots_new(p, m->pd);
-	if (err || (slots && !m->slots) || (!loop && bounces_join(p, m))) {
+	if (!err && slots)
+		err = slots_want(p, m, loop ? BRAID_SLOTS_RX : BRAID_SLOTS_FEW);
+	if (err || (!loop && bounces_join(p, m))) {
 		memory_free(p, m);
 		return NULL;
 	}
@@ -131,6 +143,8 @@ void braid_qp_memory_put(struct braid_ibport *p, struct braid_qp_memory *m)
 	}
 	dereg(m->ack_mr);
 	m->ack_mr = NULL;
+	braid_slots_free(m->more);
+	m->more = NULL;
 	if (braid_srq_used(p)) {		/* the next lane needs no slots of its own */
 		braid_slots_free(m->slots);
 		m->slots = NULL;

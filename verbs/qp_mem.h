@@ -21,6 +21,7 @@
 struct braid_qp;
 
 enum {
+	BRAID_ACK_WINDOW = 3,		/* index in `ack` of the window, if that has grown */
 	BRAID_ACK_OUT = 16,		/* index in `ack` of our words for the peer's `ack` */
 };
 
@@ -29,11 +30,12 @@ struct braid_qp_memory {
 	struct braid_qp_memory *next;
 	struct ibv_pd *pd;		/* the port's, or its own: BRAID_RDMA_STRICT */
 	struct braid_slots *slots;	/* NULL: it receives from a shared queue */
+	struct braid_slots *more;	/* the others, of a lane that began with few: grow.h */
 	struct braid_bounces *bounces;	/* the port's, or its own; NULL: it needs none */
 	struct braid_bounces own;
 	_Atomic uint32_t *ack;		/* words that the peer writes: frames that it has received;
 					 * slots that it has posted again, plus 1; on a link with
-					 * checksums, the CRC32C of both */
+					 * checksums, the CRC32C of both; its window */
 	struct ibv_mr *ack_mr;
 };
 

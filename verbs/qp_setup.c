@@ -26,7 +26,9 @@ static void apply_peer_blob(struct braid_qp *w, const struct braid_qp_blob *peer
 	if (!peer->imm)
 		w->imm_max = 0;
 	w->reads_out = peer->nreads < w->port->reads_out ? peer->nreads : w->port->reads_out;
-	w->wr_max = peer->slots < BRAID_SLOTS_RX ? peer->slots : BRAID_SLOTS_RX;
+	w->wr_max = peer->begins ? peer->begins : peer->slots;
+	if (w->wr_max > BRAID_SLOTS_RX)
+		w->wr_max = BRAID_SLOTS_RX;
 	w->peer_ack = peer->ack;
 	w->peer_ack_key = peer->ack_key;
 }
@@ -106,6 +108,8 @@ static void make_run(struct braid_job *job)
 		w->err = braid_qp_check_owner(w);
 	if (!w->err && peer)
 		apply_peer_blob(w, peer);
+	if (!w->err && peer && !peer->begins)
+		w->err = braid_grow_now(w, false);
 	if (!w->err)
 		w->err = setup(w, peer, &w->mine);
 	atomic_store(&w->made, true);
@@ -117,6 +121,8 @@ static void peer_run(struct braid_job *job)
 	struct braid_qp *w = braid_container(job, struct braid_qp, make);
 
 	w->err = braid_qp_check_owner(w);
+	if (!w->err && !w->peer.begins)
+		w->err = braid_grow_now(w, w->qp);
 	if (!w->err && w->port->fabric == BRAID_FABRIC_IWARP) {
 		w->err = cm_peer(w);
 	} else if (!w->err) {
@@ -204,7 +210,8 @@ static void pack_own_blob(struct braid_qp *w, uint8_t *ret)
 	b->nreads = w->reads_in;
 	b->lid = atomic_load(&p->lid);
 	b->grh = p->grh;
-	b->slots = BRAID_SLOTS_RX - BRAID_REPOST;
+	b->slots = BRAID_WINDOW;
+	b->begins = w->srq || w->m->more ? BRAID_WINDOW : BRAID_WINDOW_FEW;
 	b->cm_port = p->cm_port;
 	b->reversed = p->fabric == BRAID_FABRIC_IWARP && w->connects != w->setup.dialler;
 	b->qpn = p->fabric == BRAID_FABRIC_IWARP ? 0 : w->qp->qp_num;

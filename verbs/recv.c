@@ -21,28 +21,36 @@
 #include "verbs/mr.h"
 
 enum {
-	RX_BYTES = BRAID_SLOTS_RX * BRAID_SLOT,
 	SHARED_MAX = 64,		/* times BRAID_SLOTS_RX: 33 MiB */
 	SPARE_MAX = 8,			/* times BRAID_SLOTS_RX: kept when no lane uses the queue */
 };
 
 /* --- slots --------------------------------------------------------------------------------- */
 
-struct braid_slots *braid_slots_new(struct braid_ibport *p, struct ibv_pd *pd)
+static struct ibv_mr *slots_reg(struct braid_ibport *p, struct ibv_pd *pd, void *rx, size_t size)
 {
-	struct braid_slots *s = calloc(1, sizeof(*s));
-	void *rx = mmap(NULL, RX_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p ? braid_ibport_own(p, pd, rx, size, IBV_ACCESS_LOCAL_WRITE) :
+		   braid_ibv.reg_mr(pd, rx, size, IBV_ACCESS_LOCAL_WRITE);
+}
+
+struct braid_slots *braid_slots_part(struct braid_ibport *p, struct ibv_pd *pd, unsigned n)
+{
+	size_t size = (size_t)n * BRAID_SLOT;
+	struct braid_slots *s = calloc(1, sizeof(*s) + n * (sizeof(*s->wr) + sizeof(*s->sge)));
+	void *rx = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (s && rx != MAP_FAILED)
-		s->mr = braid_ibport_own(p, pd, rx, RX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+		s->mr = slots_reg(p, pd, rx, size);
 	if (!s || !s->mr) {
 		if (rx != MAP_FAILED)
-			munmap(rx, RX_BYTES);
+			munmap(rx, size);
 		free(s);
 		return NULL;
 	}
+	s->n = n;
 	s->rx = rx;
-	for (unsigned i = 0; i < BRAID_SLOTS_RX; i++) {
+	s->sge = (void *)(s->wr + n);
+	for (unsigned i = 0; i < n; i++) {
 		s->sge[i] = (struct ibv_sge){
 			(uint64_t)(uintptr_t)(s->rx + i * BRAID_SLOT), BRAID_SLOT, s->mr->lkey,
 		};
@@ -54,19 +62,24 @@ struct braid_slots *braid_slots_new(struct braid_ibport *p, struct ibv_pd *pd)
 	return s;
 }
 
+struct braid_slots *braid_slots_new(struct braid_ibport *p, struct ibv_pd *pd)
+{
+	return braid_slots_part(p, pd, BRAID_SLOTS_RX);
+}
+
 void braid_slots_free(struct braid_slots *s)
 {
 	if (!s)
 		return;
 	braid_ibv.dereg_mr(s->mr);
-	munmap(s->rx, RX_BYTES);
+	munmap(s->rx, (size_t)s->n * BRAID_SLOT);
 	free(s);
 }
 
 struct ibv_recv_wr *braid_slots_chain(struct braid_slots *s)
 {
-	for (unsigned i = 0; i < BRAID_SLOTS_RX; i++)
-		s->wr[i].next = i + 1 < BRAID_SLOTS_RX ? &s->wr[i + 1] : NULL;
+	for (unsigned i = 0; i < s->n; i++)
+		s->wr[i].next = i + 1 < s->n ? &s->wr[i + 1] : NULL;
 	return s->wr;
 }
 

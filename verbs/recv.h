@@ -3,12 +3,14 @@
  * recv.h - where SENDs and immediate data arrive: slots, each a receive that is posted, used and
  * posted again.
  *
- * A lane over iWARP, or on a device without shared receive queues, has BRAID_SLOTS_RX slots of its
- * own.  Lanes over InfiniBand and RoCE receive from a shared receive queue of the port (IBTA
- * vol. 1, 10.2.9).  Each lane adds BRAID_SLOTS_RX slots to the queue until it is full; later lanes
- * add none.  A peer never uses more slots than one lane brings, so slots run out only when more
- * lanes are busy at a time than have brought slots.  The NIC then has senders try again (RNR), and
- * our queue pairs do so for ever; on iWARP a missing receive would end the connection.
+ * A lane over iWARP, or on a device without shared receive queues, has slots of its own: few at
+ * first, and BRAID_SLOTS_RX once it is used (grow.h).
+ *
+ * Lanes over InfiniBand and RoCE receive from a shared receive queue of the port (IBTA vol. 1,
+ * 10.2.9).  Each lane adds BRAID_SLOTS_RX slots to the queue until it is full; later lanes add
+ * none.  A peer never uses more slots than one lane brings, so slots run out only when more lanes
+ * are busy at a time than have brought slots.  The NIC then has senders try again (RNR), and our
+ * queue pairs do so for ever; on iWARP a missing receive would end the connection.
  */
 #ifndef BRAID_VERBS_RECV_H
 #define BRAID_VERBS_RECV_H
@@ -26,6 +28,9 @@ enum {
 	BRAID_SLOTS_RX = 64,
 	BRAID_REPOST = 8,		/* so many used slots are posted again together; the peer
 					 * is promised that many fewer */
+	BRAID_WINDOW = BRAID_SLOTS_RX - BRAID_REPOST,
+	BRAID_SLOTS_FEW = 6,		/* of a lane's own, at first: posted again one by one */
+	BRAID_WINDOW_FEW = BRAID_SLOTS_FEW - 1,
 };
 
 /* Set in the wr_id of a send; a receive's wr_id is an address, in which this bit is never set. */
@@ -33,10 +38,11 @@ enum {
 
 struct braid_slots {
 	struct braid_slots *next;
-	char *rx;			/* BRAID_SLOTS_RX slots */
+	unsigned n;
+	char *rx;			/* n slots */
 	struct ibv_mr *mr;
-	struct ibv_recv_wr wr[BRAID_SLOTS_RX];	/* complete but for `next`; wr_id: its address */
-	struct ibv_sge sge[BRAID_SLOTS_RX];
+	struct ibv_sge *sge;		/* n, behind the last wr */
+	struct ibv_recv_wr wr[];	/* n, complete but for `next`; wr_id: its address */
 };
 
 struct braid_srq {
@@ -60,8 +66,10 @@ static inline const char *braid_slot_data(const struct ibv_recv_wr *wr)
 	return (const char *)(uintptr_t)wr->sg_list->addr;
 }
 
-/* NULL: no memory, or it can't be registered, which has been logged. */
+/* BRAID_SLOTS_RX slots.  NULL: no memory, or it can't be registered, which has been logged. */
 struct braid_slots *braid_slots_new(struct braid_ibport *p, struct ibv_pd *pd);
+/* n slots.  p NULL: nothing is logged. */
+struct braid_slots *braid_slots_part(struct braid_ibport *p, struct ibv_pd *pd, unsigned n);
 void braid_slots_free(struct braid_slots *s);	/* s may be NULL */
 /* Chains all its receives by `next`; returns the first. */
 struct ibv_recv_wr *braid_slots_chain(struct braid_slots *s);

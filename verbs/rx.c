@@ -48,12 +48,12 @@ static void slot_free(struct braid_qp *w, struct ibv_recv_wr *slot)
 static int slots_post(struct braid_qp *w)
 {
 	if (w->nagain < (w->srq ? atomic_load_explicit(&w->srq->repost, memory_order_relaxed) :
-				  BRAID_REPOST))
+				  w->grow.repost))
 		return 0;
 	w->nagain = 0;
 	*w->again_end = NULL;
 	if (!braid_qp_post_recv(w, w->again))
-		return 0;
+		return w->grow.may ? braid_grow(w) : 0;
 	atomic_store(&w->lost, true);
 	return -EIO;
 }
@@ -181,7 +181,7 @@ BRAID_HOT int braid_verbs_poll(struct braid_lane *lane)
 	if (!res && atomic_load_explicit(&w->broken, memory_order_acquire)) {
 		res = poll_cq(w);
 		if (!res)
-			return -EIO;
+			return lane->rx_broken ? -EPROTO : -EIO;
 	}
 	return res > 0 ? handle_found(lane, w) : res;
 }

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "core/base/crc32c.h"
-#include "core/base/os.h"
 #include "verbs/sigpipe.h"
 #include "verbs/verbs.h"
 
@@ -110,32 +109,12 @@ static bool may_send(struct braid_qp *w)
 	return w->may_send;
 }
 
-/* While the NIC writes, some words are still old: a checksum that is wrong may be right soon. */
-BRAID_APART bool braid_verbs_counts(const struct braid_lane *lane, struct braid_qp *w,
-				    uint32_t ret[2])
-{
-	uint32_t words[3];
-	bool same, fits;
-
-	braid_assert_locked(&lane->link->lock);
-	for (unsigned i = 0; i < 3; i++)
-		words[i] = atomic_load_explicit(&w->m->ack[i], memory_order_acquire);
-	ret[0] = le32toh(words[0]);
-	ret[1] = le32toh(words[1]);
-	same = ret[0] == w->ack_seen && ret[1] == w->count_seen;
-	fits = !lane->link->checksums || braid_crc32c(0, words, 8) == le32toh(words[2]);
-	if (same || fits)
-		atomic_store_explicit(&w->odd_ns, 0, memory_order_relaxed);
-	else if (!atomic_load_explicit(&w->odd_ns, memory_order_relaxed))
-		atomic_store_explicit(&w->odd_ns, braid_os->now_ns(), memory_order_relaxed);
-	return !same && fits;
-}
-
 /* Takes in acknowledgements and the peer's count of free slots.  True: it has a free one. */
-static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_lane *lane)
+static BRAID_APART bool slots_back(struct braid_qp *w, struct braid_lane *lane)
 {
 	uint32_t acked = braid_lane_counts(lane).sent_acked, counts[2];
 
+	braid_verbs_window(lane, w);
 	if (braid_verbs_counts(lane, w, counts)) {
 		if (counts[1] != w->count_seen &&
 		    counts[1] - 1 - w->wr_tail <= w->wr_head - w->wr_tail)
@@ -149,7 +128,7 @@ static BRAID_APART bool slots_back(struct braid_qp *w, const struct braid_lane *
 }
 
 /* Has the peer a slot for one more message? */
-static bool has_slot(struct braid_qp *w, const struct braid_lane *lane)
+static bool has_slot(struct braid_qp *w, struct braid_lane *lane)
 {
 	return w->wr_head - w->wr_tail < w->wr_max || slots_back(w, lane);
 }
@@ -179,6 +158,19 @@ BRAID_APART void braid_verbs_write_counts(struct braid_lane *lane, struct braid_
 	braid_rx_acked(lane);
 }
 
+/* Writes how many slots the peer may use from now on, in place of the number of the set-up. */
+static BRAID_APART void write_window(struct braid_qp *w)
+{
+	_Atomic uint32_t *word = w->m->ack + BRAID_ACK_OUT + BRAID_ACK_WINDOW;
+	struct ibv_send_wr *wr;
+
+	atomic_store_explicit(word, htole32(braid_window_word(BRAID_WINDOW)), memory_order_relaxed);
+	wr = chain_add(w, IBV_WR_RDMA_WRITE, (const void *)word, sizeof(*word), w->m->ack_mr->lkey);
+	wr->wr.rdma.remote_addr = w->peer_ack + BRAID_ACK_WINDOW * sizeof(*word);
+	wr->wr.rdma.rkey = w->peer_ack_key;
+	w->grow.report_at = BRAID_SLOTS_RX / 2;
+}
+
 /* How many slots were posted again without a report that has certainly reached the peer. */
 static unsigned slots_unreported(const struct braid_lane *lane, struct braid_qp *w)
 {
@@ -198,10 +190,12 @@ static unsigned slots_unreported(const struct braid_lane *lane, struct braid_qp 
 int braid_verbs_count_if_due(struct braid_lane *lane, struct braid_qp *w)
 {
 	braid_assert_locked(&lane->link->lock);
-	w->count_due = slots_unreported(lane, w) >= BRAID_SLOTS_RX / 2;
-	if (!w->count_due || !may_send(w) || !sq_room(w, 1))
+	w->count_due = slots_unreported(lane, w) >= w->grow.report_at;
+	if (!w->count_due || !may_send(w) || !sq_room(w, 2))
 		return 0;
 	w->count_due = false;
+	if (!w->grow.report_at)
+		write_window(w);
 	braid_verbs_write_counts(lane, w);
 	return braid_verbs_chain_post(w);
 }
@@ -245,7 +239,7 @@ void braid_verbs_tx_init(struct braid_qp *w)
 {
 	w->can = (struct braid_can){
 		.max = BRAID_SLOT, .payload_max = BRAID_SLOT, .nohdr = true,
-		.unacked_max = w->wr_max / 4, .imm_max = w->imm_max,
+		.unacked_max = BRAID_WINDOW / 4, .imm_max = w->imm_max,
 	};
 	if (w->m->pd != w->port->pd)	/* the user's memory is in the port's: it is copied */
 		return;

@@ -63,9 +63,10 @@ static int verbs_open(struct braid_lane *lane)
 		return err;
 	lane->local = false;
 	lane->flight_max = FLIGHT;
-	lane->ack_frames = w->wr_max / 2;
+	lane->ack_frames = BRAID_WINDOW / 2;
 	braid_reads_offer(lane, w->m->pd == w->port->pd ? w->reads_out : 0, w->port->max_msg);
 	braid_verbs_tx_init(w);
+	braid_grow_begin(w);
 	lane->event_fd = w->channel->fd;
 	w->may_send = w->connects || w->port->fabric != BRAID_FABRIC_IWARP;
 	/* iWARP: the end that connects must send first (RFC 5044, 7.1.2). */

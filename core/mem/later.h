@@ -8,7 +8,7 @@
  *	STOP	the NIC lets go of memory: a queue pair goes to its error state
  *	SEE	find out, without a command, whether the NIC has let go of memory
  *	MAKE	make what a lane needs: queue pairs, memory of our own; one job at a time
- *	END	destroy what is not needed any more
+ *	END	what nothing waits for: destroy what is not needed any more, register more memory
  *
  * If a job takes long, the jobs behind it get threads of their own, except in MAKE.
  *

@@ -216,9 +216,19 @@ static int ready(struct braid_setup *s, const uint8_t *theirs, uint8_t *mine)
 	return braid_qp_ready(s);
 }
 
+bool ends_old;
+
+static void forget_begins(uint8_t *blob)
+{
+	enum { BEGINS = 85 };
+
+	if (ends_old)
+		blob[BEGINS] = 0;
+}
+
 int ends_meet_by(struct ends *e, struct braid_dev *from, struct braid_dev *to, const char *ticket)
 {
-	uint8_t asked[BRAID_BLOB_SIZE], answer[BRAID_BLOB_SIZE];
+	uint8_t asked[BRAID_BLOB_SIZE] = { 0 }, answer[BRAID_BLOB_SIZE] = { 0 };
 	int err;
 
 	*e = (struct ends){
@@ -232,8 +242,10 @@ int ends_meet_by(struct ends *e, struct braid_dev *from, struct braid_dev *to, c
 		strcpy((char *)e->accepter.ticket, ticket);
 	}
 	err = step(e, true, braid_qp_setup, NULL, asked);
+	forget_begins(asked);
 	if (!err)
 		err = step(e, false, braid_qp_setup, asked, answer);
+	forget_begins(answer);
 	if (!err)
 		err = braid_qp_peer(&e->dialler, answer);
 	if (!err)

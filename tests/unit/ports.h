@@ -60,6 +60,7 @@ extern struct braid_key ports_key;
 struct ends {
 	struct braid_setup dialler, accepter;
 };
+extern bool ends_old;		/* each takes the other for a build that knows no `begins` (blob.h) */
 /* 0 once both are ready; else the first error. */
 /* With that ticket (struct braid_setup), as from wire version 2 on; NULL: without. */
 int ends_meet_by(struct ends *e, struct braid_dev *from, struct braid_dev *to, const char *ticket);

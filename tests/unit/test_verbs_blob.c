@@ -11,7 +11,7 @@ static const struct braid_qp_blob good = {
 	.fabric = BRAID_FABRIC_ROCE, .mtu = IBV_MTU_4096, .imm = 1, .ngids = 2, .grh = 1,
 	.lid = 0x1234, .slots = 56, .cm_port = 4791, .qpn = 0xabcdef, .psn = 0x123456,
 	.ack_key = 0x89abcdef, .ack = 0x0123456789abcdef, .nonce = 0xfedcba9876543210,
-	.ece_vendor = 0x15b3, .ece_options = 7,
+	.ece_vendor = 0x15b3, .ece_options = 7, .begins = 5,
 	.gid = {
 		{ .type = BRAID_GID_ROCE_V2, .raw = { 1, [15] = 2 } },
 		{ .type = BRAID_GID_ROCE_V1, .raw = { 3, [15] = 4 } },
@@ -41,6 +41,7 @@ static void integers_are_little_endian(void **state)
 	braid_qp_blob_pack(&good, bytes);
 	assert_memory_equal(bytes + 12, "\xef\xcd\xab\0", 4);
 	assert_memory_equal(bytes + 24, "\xef\xcd\xab\x89\x67\x45\x23\x01", 8);
+	assert_memory_equal(bytes + 85, "\x05", 2);
 }
 
 static void values_out_of_range_are_refused(void **state)
@@ -50,7 +51,8 @@ static void values_out_of_range_are_refused(void **state)
 		uint8_t value;
 	} bad[] = {
 		{ 0, BRAID_FABRIC_IWARP + 1 }, { 1, 0 }, { 1, IBV_MTU_4096 + 1 }, { 2, 2 },
-		{ 3, 3 }, { 6, 15 }, { 15, 1 }, { 19, 1 }, { 40, BRAID_GID_ROCE_V2 + 1 },
+		{ 3, 3 }, { 6, 15 }, { 15, 1 }, { 19, 1 }, { 40, BRAID_GID_ROCE_V2 + 1 }, { 85, 3 },
+		{ 85, 57 },
 	};
 	uint8_t bytes[BRAID_BLOB_SIZE];
 	struct braid_qp_blob b;

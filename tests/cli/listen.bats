@@ -7,6 +7,7 @@ bats_require_minimum_version 1.5.0
 braid=${BRAID_TEST_BRAID:-braid}
 plugin=${BRAID_TEST_PLUGIN:-libnccl-net-braid.so}
 key=an-example-of-a-key
+slow=${BRAID_TEST_SLOW:-1}
 
 setup()
 {
@@ -346,6 +347,66 @@ if free < 30 << 30:
     status, text = answer(t)
     assert status != 0 and "more memory than this listener" in text, text
 '
+}
+
+# ended STATUS TEXT - the listener ends with that, and reports that its one session failed.
+ended()
+{
+	timeout $((60 * slow)) tail -f --pid $listener /dev/null
+	status=0
+	wait $listener || status=$?
+	cat "$tmp/err"
+	[ $status -eq "$1" ]
+	[ "$(grep -c '^braid perf: a session failed: ' "$tmp/err")" -eq 1 ]
+	grep -F "braid perf: a session failed: $2 [not-served]" "$tmp/err"
+}
+
+@test "a session whose other end fails ends at once, and the listener says so" {
+	BRAID_CONNECT_TIMEOUT=600 BRAID_PERF_KEY=$key listener perf --once
+	stranger '
+s = proven()
+for what in (1, 2, 3):
+    order(s, what)
+    assert answer(s)[0] == 0
+order(s, 5)
+order(s, 11)
+s.shutdown(socket.SHUT_WR)
+'
+	ended 1 "accept from rank 0, comm 0: the --connect end left meanwhile"
+}
+
+@test "an error that was answered is the listener's, too" {
+	BRAID_PERF_KEY=$key listener perf --once
+	stranger '
+s = proven()
+order(s, 1)
+assert answer(s)[0] == 0
+order(s, 7)
+assert answer(s)[0] != 0
+order(s, 6)
+assert answer(s)[0] != 0
+order(s, 11)
+'
+	ended 1 "a run that makes no sense here"
+}
+
+@test "a session whose process is killed, or whose peer goes, is reported" {
+	BRAID_PERF_KEY=$key listener perf --once
+	stranger '
+s = proven()
+order(s, 1)
+assert answer(s)[0] == 0
+os.system("pkill -KILL -P '$listener'")
+assert rest(s, 1) == b""
+'
+	ended 1 Killed
+	BRAID_PERF_KEY=$key listener perf --once
+	stranger '
+s = proven()
+order(s, 1)
+assert answer(s)[0] == 0
+'
+	ended 1 "the --connect end left before it was over"
 }
 
 @test "ssh hands on the key where no other process sees it" {

@@ -272,7 +272,7 @@ int cmp_serve(struct cmp_place *p, const char *meet, const struct fabric_env *en
 		snprintf(err, PERF_TEXT, "rank 0 at %s is gone", meet);
 		return -EPIPE;
 	}
-	perf_worker_serve(listen_fd, env, perf_worker_main, false, false, fd);
+	perf_worker_serve(NULL, listen_fd, env, perf_worker_main, false, false, fd);
 	close(listen_fd);
 	close(fd);
 	return 0;

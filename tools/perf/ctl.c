@@ -77,3 +77,10 @@ int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms)
 	*ret = m;
 	return 0;
 }
+
+bool perf_ctl_ended(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) == 1;
+}

@@ -33,5 +33,7 @@ int perf_ctl_move(int fd, char *p, size_t n, bool out, int timeout_ms);
 int perf_ctl_send(int fd, struct perf_ctl *m);
 /* 0; -EPIPE if the other end is gone, -ETIMEDOUT, -EPROTO, or another -errno. */
 int perf_ctl_recv(int fd, struct perf_ctl *ret, int timeout_ms);
+/* The other end is gone or sends no more.  Unread messages, such as its QUIT, do not hide that. */
+bool perf_ctl_ended(int fd);
 
 #endif

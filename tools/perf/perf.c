@@ -352,8 +352,9 @@ static int serve(const char *prog, struct perf_options *o, const struct words *w
 	if (fd < 0)
 		return opt_fail(prog, "[not-served]", "%s", err), 2;
 	perf_listen_print(prog, fd, port, perf_key_made(&o->key, text));
-	rc = perf_worker_serve(fd, &o->env, perf_worker_main, o->pin, w->once,
-			       w->until_eof ? STDIN_FILENO : -1);
+	/* Standard input is of a program: that reports, and may not read what a listener says. */
+	rc = perf_worker_serve(w->until_eof ? NULL : prog, fd, &o->env, perf_worker_main, o->pin,
+			       w->once, w->until_eof ? STDIN_FILENO : -1);
 	close(fd);
 	return rc;
 }

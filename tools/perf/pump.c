@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/socket.h>
+
+#include "tools/perf/ctl.h"
 
 enum { IDLES_A_CHECK = 1024, IDLES_A_CLOCK = 32, CHECK_NS = 200000000 };
 
@@ -107,7 +108,6 @@ static int stalled(struct pump *p)
 static int check_stalls(struct pump *p)
 {
 	uint64_t now = perf_now_ns();
-	char c;
 
 	p->checked_ns = now;
 	if (atomic_load_explicit(p->stop, memory_order_relaxed))
@@ -118,9 +118,10 @@ static int check_stalls(struct pump *p)
 	}
 	if (now - p->seen_ns > p->stall_ns)
 		return stalled(p);
-	if (recv(p->ctl_fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-		return -EPIPE;
-	return 0;
+	if (!perf_ctl_ended(p->ctl_fd))
+		return 0;
+	snprintf(p->err, sizeof(p->err), "the --connect end left during a measurement");
+	return -EPIPE;
 }
 
 static bool spin;

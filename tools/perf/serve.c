@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * serve.c - a listener: starts a worker for each coordinator that proves the key, in a process of
- * its own.  All workers of a listener together have a bound on memory.
+ * its own, and reports those that fail.  All workers of a listener together have a bound on memory.
  */
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/opt.h"
 #include "tools/perf/key.h"
 #include "tools/perf/pattern.h"
 #include "tools/perf/stat.h"
@@ -22,11 +23,12 @@
 
 enum { SESSIONS_MAX = 64 };
 
-/* -- memory ------------------------------------------------------------------------------- */
+/* -- shared with the workers -------------------------------------------------------------- */
 
-static struct ledger {			/* shared by a listener and its workers */
-	uint64_t most;
+static struct ledger {
+	uint64_t most;			/* of memory, all workers together */
 	_Atomic uint64_t bytes[SESSIONS_MAX];
+	char why[SESSIONS_MAX][PERF_TEXT];	/* an error of the session; or "" */
 } *ledger;
 
 static int own_slot;			/* of this worker, where there is a ledger */
@@ -58,9 +60,16 @@ bool perf_room(uint64_t bytes)
 	return false;
 }
 
+void perf_session_why(const char *why)
+{
+	if (ledger)
+		snprintf(ledger->why[own_slot], PERF_TEXT, "%s", why);
+}
+
 /* -- sessions ----------------------------------------------------------------------------- */
 
 struct sessions {
+	const char *prog;		/* begins a message; NULL: print none */
 	pid_t pid[SESSIONS_MAX];	/* 0: free */
 	int n;
 	bool failed;			/* a session has failed */
@@ -83,6 +92,19 @@ static int serve_one(int fd, const struct fabric_env *env, perf_worker_fn *worke
 	return worker(fd, &mine);
 }
 
+static void failed(struct sessions *s, int slot, int status)
+{
+	const char *why = ledger ? ledger->why[slot] : "";
+
+	s->failed = true;
+	if (!s->prog)
+		return;
+	if (WIFSIGNALED(status))
+		why = strsignal(WTERMSIG(status));
+	opt_fail(s->prog, "[not-served]", "a session failed: %s",
+		 *why ? why : "the --connect end left before it was over");
+}
+
 /* Collect the children that have ended, without waiting. */
 static void reap(struct sessions *s)
 {
@@ -95,7 +117,8 @@ static void reap(struct sessions *s)
 				continue;
 			s->pid[i] = 0;
 			s->n--;
-			s->failed |= status != 0;
+			if (status)
+				failed(s, i, status);
 			if (ledger)
 				atomic_store(&ledger->bytes[i], 0);
 		}
@@ -110,6 +133,8 @@ static void serve_in_child(struct sessions *s, struct perf_gate *g, int listen_f
 
 	while (s->pid[slot])
 		slot++;
+	if (ledger)
+		ledger->why[slot][0] = 0;
 	pid = fork();
 	if (pid == 0) {
 		own_slot = slot;
@@ -131,11 +156,11 @@ static bool at_end(int fd)
 	return fd >= 0 && poll(&p, 1, 0) == 1 && read(fd, unused, sizeof(unused)) <= 0;
 }
 
-int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
-		      bool once, int until_fd)
+int perf_worker_serve(const char *prog, int listen_fd, const struct fabric_env *env,
+		      perf_worker_fn *worker, bool pin, bool once, int until_fd)
 {
 	struct perf_gate *g = env->key ? perf_gate_new(listen_fd, env->key) : NULL;
-	struct sessions s = { .n = 0 };
+	struct sessions s = { .prog = prog };
 	bool served = false;
 	int fd;
 

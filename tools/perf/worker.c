@@ -27,6 +27,7 @@
 
 enum { HELLO_MS = 5000, ASK_MS = 600000 };
 enum { LINK_MORE_S = 5 };		/* seconds beyond the plugin's own time limit */
+enum { LOOK_NS = 100000000 };		/* look so often whether the coordinator is there */
 
 struct worker {
 	int fd;
@@ -37,6 +38,8 @@ struct worker {
 	struct perf_arena arena;
 	void *listen;			/* of the comm being made */
 	bool listened[FABRIC_KINDS];
+	bool probed;			/* a way may be missing here: no error of the session */
+	bool failed;			/* a request has */
 	char dev[FABRIC_NAME];		/* the plugin's device, which raw TCP uses too */
 };
 
@@ -55,6 +58,9 @@ static int refuse(struct worker *w, struct perf_ctl *m, int err, const char *tex
 	snprintf(copy, sizeof(copy), "%s", text);
 	if (w->env.verbose)		/* the coordinator prints the text of one rank only */
 		fprintf(stderr, "rank %d: %s\n", w->rank, copy);
+	if (!w->failed)			/* the first is the cause of others */
+		perf_session_why(copy);
+	w->failed = true;
 	memcpy(m->text, copy, sizeof(copy));
 	m->status = err;
 	return perf_ctl_send(w->fd, m);
@@ -105,6 +111,7 @@ static int on_load(struct worker *w, struct perf_ctl *m)
 
 	if (!ops || w->fab[m->fabric])
 		return refuse(w, m, -EINVAL, "that fabric can't be loaded here");
+	w->probed |= m->way.transport[0] != 0;
 	if (apply_way(&m->way) != 0)
 		return refuse(w, m, -EINVAL, "there is no such transport");
 	if (m->fabric == FABRIC_RAW && w->dev[0])
@@ -185,7 +192,9 @@ unsigned perf_connect_s(void)
 static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, void *handle)
 {
 	unsigned limit_s = perf_connect_s() + LINK_MORE_S;
-	uint64_t end_ns = perf_now_ns() + (uint64_t)limit_s * 1000000000;
+	uint64_t now = perf_now_ns(), end_ns = now + (uint64_t)limit_s * 1000000000;
+	uint64_t look_ns = now + LOOK_NS;
+	const char *what = e->is_send ? "connect to" : "accept from";
 	int rc;
 
 	while (!e->comm) {
@@ -194,14 +203,23 @@ static int link_make(struct worker *w, struct fabric *fab, struct perf_end *e, v
 			return rc;
 		if (e->comm)
 			break;
-		if (perf_now_ns() > end_ns) {
+		now = perf_now_ns();
+		if (now > end_ns) {
 			snprintf(fab->err, sizeof(fab->err),
-				 "%s rank %d, comm %d: not there after %u s",
-				 e->is_send ? "connect to" : "accept from", e->peer, e->idx,
-				 limit_s);
+				 "%s rank %d, comm %d: not there after %u s", what, e->peer,
+				 e->idx, limit_s);
 			return -ETIMEDOUT;
 		}
 		sched_yield();
+		if (now < look_ns)
+			continue;
+		look_ns = now + LOOK_NS;
+		if (perf_ctl_ended(w->fd)) {
+			snprintf(fab->err, sizeof(fab->err),
+				 "%s rank %d, comm %d: the --connect end left meanwhile", what,
+				 e->peer, e->idx);
+			return -EPIPE;
+		}
 	}
 	return 0;
 }
@@ -457,5 +475,5 @@ int perf_worker_main(int fd, const struct fabric_env *env)
 			rc = obey(&w, &m);
 	} while (!rc);
 	worker_fini(&w);
-	return rc == -ESHUTDOWN ? 0 : 1;
+	return w.probed || (rc == -ESHUTDOWN && !w.failed) ? 0 : 1;
 }

@@ -13,13 +13,16 @@ int perf_worker_listen(const char *addr, int *ret_port, char *err);
 void perf_listen_print(const char *prog, int fd, int port, const char *key);
 /* May this worker's buffers take so many bytes?  All workers of a listener share one bound. */
 bool perf_room(uint64_t bytes);
+/* For a worker that will exit with an error: the listener is to report this reason. */
+void perf_session_why(const char *why);
 /*
  * Serve coordinators that know env->key, each by `worker` in a process of its own, until killed.
- * `once`: serve the first only.  until_fd >= 0: stop when that reaches its end.
+ * `once`: serve the first only.  until_fd >= 0: stop when that reaches its end.  prog: report each
+ * session that fails; NULL: do not.
  */
 typedef int perf_worker_fn(int fd, const struct fabric_env *env);
-int perf_worker_serve(int listen_fd, const struct fabric_env *env, perf_worker_fn *worker, bool pin,
-		      bool once, int until_fd);
+int perf_worker_serve(const char *prog, int listen_fd, const struct fabric_env *env,
+		      perf_worker_fn *worker, bool pin, bool once, int until_fd);
 
 /* Seconds after which the plugin gives up a peer that can't be connected to. */
 unsigned perf_connect_s(void);

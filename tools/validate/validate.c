@@ -114,7 +114,7 @@ static int serve(struct options *w, const struct words *words)
 	if (fd < 0)
 		return opt_error(prog, "%s [not-served]", err);
 	perf_listen_print(prog, fd, port, perf_key_made(&w->key, text));
-	rc = perf_worker_serve(fd, &env, validate_worker, false, words->once, -1);
+	rc = perf_worker_serve(NULL, fd, &env, validate_worker, false, words->once, -1);
 	close(fd);
 	return rc ? 2 : 0;
 }

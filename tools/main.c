@@ -2,8 +2,10 @@
 /*
  * main.c - `braid SUBCOMMAND`: runs a row of the table (commands.c).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "git-hash.h"
 #include "tools/cmd.h"
@@ -66,11 +68,24 @@ static int run(int argc, char **argv)
 	return unknown(argv[1]);
 }
 
+/*
+ * A standard stream that the caller closed would become a socket or file of ours, and take what is
+ * printed.  In its place standard output gets /dev/full, so that the loss is reported.
+ */
+static void streams_open(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open(fd == 1 ? "/dev/full" : "/dev/null", O_RDWR) != fd)
+			return;
+}
+
 /* Each line is out before the next is made, so that a signal or a crash loses none. */
 int main(int argc, char **argv)
 {
 	int status, bad;
 
+	streams_open();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	report_command(argc, argv);
 	status = run(argc, argv);

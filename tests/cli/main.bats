@@ -52,6 +52,20 @@ refuses()
 	done
 }
 
+# Else a socket to a process that it starts would be standard output.
+@test "a closed standard output is output that can't be written" {
+	[ -c /dev/full ] || skip "there is no /dev/full"
+	plugin=${BRAID_TEST_PLUGIN:?}
+	for words in help "info --plugin $plugin" "perf --sizes 8 --seconds 0.02 --plugin $plugin" \
+		"perf --sizes 8,1k --seconds 0.02 --plugin $plugin"; do
+		# shellcheck disable=SC2086 # words
+		run -2 --separate-stderr bash -c 'exec timeout 120 "$@" >&-' _ "$braid" $words
+		echo "$words: $stderr"
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		[[ $stderr == *"standard output: could not be written"*"[cannot-write]" ]]
+	done
+}
+
 @test "a plugin that others could have put beside braid is not loaded" {
 	share
 	run -0 "$shared/braid" info

@@ -31,7 +31,7 @@ void opt_visit(opt_visitor visit)
 __attribute__((format(printf, 3, 0)))
 static void complain(const char *prog, const char *id, const char *fmt, va_list ap)
 {
-	char text[1024];
+	char text[2048];
 	size_t len;
 
 	vsnprintf(text, sizeof(text), fmt, ap);

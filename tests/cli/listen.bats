@@ -46,12 +46,12 @@ setup()
 		    assert rest(s, 48)[8] == 1, "not served"
 		    return s
 		def order(s, what, fabric=0, peer=0, idx=0, size=0, rest_=b""):
-		    m = struct.pack("<IIiIiiiiQQII", 0xb3000000 | 2 << 16 | 536, what, 0, fabric,
-		                    0, 2, peer, idx, size, 0, 0, 0) + rest_.ljust(480, b"\0")
+		    m = struct.pack("<IIiIiiiiQQII", 0xb3000000 | 2 << 16 | 1080, what, 0, fabric,
+		                    0, 2, peer, idx, size, 0, 0, 0) + rest_.ljust(1024, b"\0")
 		    s.sendall(m)
 		def answer(s):
-		    m = rest(s, 536)
-		    assert len(m) == 536, "gone"
+		    m = rest(s, 1080)
+		    assert len(m) == 1080, "gone"
 		    return struct.unpack_from("<i", m, 8)[0], m[56:].split(b"\0")[0].decode()
 	PYTHON
 }
@@ -261,10 +261,10 @@ for i in range(3):
 		mac = hashlib.blake2b(b"braid perf serve\0" + nonce + said[8:40] + status, key=K,
 		                      digest_size=32).digest()
 		c.sendall(b"braid k1" + status + mac)
-		m = bytearray(c.recv(536, socket.MSG_WAITALL))
+		m = bytearray(c.recv(1080, socket.MSG_WAITALL))
 		struct.pack_into("<i", m, 8, -5)
-		text = "z\u00fcrich \033[2J\033]0;title\007 \x7f".encode() + b"\x9b1m\xff" + b"A" * 500
-		m[56:] = text[:480]
+		text = "z\u00fcrich \033[2J\033]0;title\007 \x7f".encode() + b"\x9b1m\xff" + b"A" * 1100
+		m[56:] = text[:1024]
 		c.sendall(m)
 		c.recv(1)
 	PYTHON

@@ -233,6 +233,14 @@ kill_worker()				# the newest of timeout's braid perf, $perf
 	grep -q 'died: Killed' "$BATS_TEST_TMPDIR/err"
 }
 
+# 900 bytes are the longest that Braid writes.
+@test "the id at the end of a plugin's longest error is printed" {
+	BREAK=words BREAK_PLUGIN=$plugin run -2 --separate-stderr timeout 120 "$braid" perf --sizes 8 \
+		--plugin "${BRAID_TEST_BUILDDIR:-.}/tests/validate/.libs/broken.so" --seconds 0.02
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "braid perf: rank "*" [peer-lost]" ]]
+}
+
 @test "results from before a process died are printed" {
 	for wait in 3 9 27; do		# four times S in all: 16 MiB are under way by then
 		timeout 60 "$braid" perf --plugin "$plugin" --raw --sizes 8,16m --seconds $((wait / 3)) \

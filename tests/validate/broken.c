@@ -22,6 +22,7 @@
  *	reuse	sends are done before they are		crash	a receive is a SIGSEGV
  *	hang	no receive is ever done			none	it has no device
  *	large	a bit of what is over 256 KiB		tired	slow after a pause of a second
+ *	words	no receive, and a WARN of 900 bytes
  *
  * One is not broken, and does no more than NCCL asks for:
  *	oldest	only a comm's oldest request may be tested, one receive at a time, tags are not looked at
@@ -42,6 +43,7 @@ __attribute__((visibility("default"))) extern ncclNet_v12_t ncclNetPlugin_v12;
 
 static const ncclNet_v12_t *real;
 static const char *mode = "";
+static ncclDebugLogger_t logger;
 
 static bool is(const char *what)
 {
@@ -107,6 +109,7 @@ static ncclResult_t init(void **ctx, uint64_t id, ncclNetCommConfig_v10_t *confi
 		setenv("BROKEN", "1", 1);
 	if (is("init") && dup(STDERR_FILENO) < 0)
 		return ncclSystemError;
+	logger = log;
 	return real->init(ctx, id, is("class") ? &plain : config, log, prof);
 }
 
@@ -285,6 +288,10 @@ static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *ta
 
 	if (is("irecv"))
 		usleep(20000);
+	if (is("words")) {
+		logger(NCCL_LOG_WARN, ~0UL, __FILE__, __LINE__, "%0888d [peer-lost]", 0);
+		return ncclRemoteError;
+	}
 	if (is("crash"))
 		raise(SIGSEGV);
 	if (is("oldest"))

@@ -288,7 +288,7 @@ static int compare(struct compare *c, const char *plugin)
 	if (cmp_probe(&c->rep, &c->o) == 0)
 		cmp_measure(&c->rep, &c->o);
 	else
-		snprintf(c->rep.failed, sizeof(c->rep.failed), "nothing carries: %.400s",
+		snprintf(c->rep.failed, sizeof(c->rep.failed), "nothing carries: %.1000s",
 			 c->rep.ways[0].why);
 	if (c->o.place.nprocs)		/* mpirun gives rank 0 a terminal of its own */
 		setenv("NO_COLOR", "1", 1);

@@ -273,7 +273,7 @@ static int measure(struct runner *r, int way, uint64_t size, int round)
 		rc = perf_measure(&r->sessions[way], &r->perf, w->kind, size, &r->iters[way],
 				  &got);
 	if (rc) {
-		fail(r, "%s: %.400s", w->name, r->sessions[way].err);
+		fail(r, "%s: %s", w->name, r->sessions[way].err);
 		return rc;
 	}
 	values_of(&got, r->perf.procs, row.v);
@@ -369,7 +369,7 @@ static int sessions_open(struct runner *r, uint64_t bytes)
 			continue;
 		rc = way_open(&r->sessions[i], r->rep, w, r->o, &r->perf, bytes);
 		if (rc) {
-			fail(r, "%s: %.400s", w->name, r->sessions[i].err);
+			fail(r, "%s: %s", w->name, r->sessions[i].err);
 			return rc;
 		}
 	}

@@ -73,7 +73,7 @@ struct mesh_finding {
 	double value, others;		/* bytes/s or seconds: here, and the median elsewhere */
 	double resent, resent_others;
 	int failed, tried;		/* HOST_CUT: pairs */
-	char text[1024], next[400];	/* what is odd, and what to look at next */
+	char text[2048], next[400];	/* what is odd, and what to look at next */
 };
 
 struct mesh_report {

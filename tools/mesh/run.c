@@ -123,7 +123,7 @@ static void measured(struct mesh *m, const struct pair *p, const struct mesh_too
 		mesh_gone(m->r, m->o->shell, p->b);
 		unreached = &m->r->hosts[t->unreached == 1 ? p->a : p->b];
 		if (t->unreached && !unreached->why[0])
-			snprintf(unreached->why, sizeof(unreached->why), "%.400s", t->err);
+			snprintf(unreached->why, sizeof(unreached->why), "%.1000s", t->err);
 		failed(m, p, t->err);
 		return;
 	}

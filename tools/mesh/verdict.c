@@ -130,7 +130,7 @@ static void say_host_cut(struct words *w)
 
 	for (i = 0; i < w->r->n && !*why; i++)
 		why = i < h ? why_of(w->r, i, h) : why_of(w->r, h, i);
-	text(w, "%s can't talk to %d of the %d hosts that it was tried with: %.400s.", w->a,
+	text(w, "%s can't talk to %d of the %d hosts that it was tried with: %s.", w->a,
 	     w->f->failed, w->f->tried, why);
 	next(w, "braid doctor on %s; its addresses, firewall and the link of its NIC%s", w->a,
 	     w->nic);
@@ -183,7 +183,7 @@ static void say_late(struct words *w)
 
 static void say_pair_cut(struct words *w)
 {
-	text(w, "%s and %s can't talk to each other%s: %.400s.", w->a, w->b,
+	text(w, "%s and %s can't talk to each other%s: %s.", w->a, w->b,
 	     w->r->n > 2 ? ", though they can to others" : "",
 	     why_of(w->r, w->f->a, w->f->b));
 	next(w, "braid doctor --peer %s on %s; routes, firewalls and access lists between these "

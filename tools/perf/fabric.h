@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FABRIC_HANDLE = 128, FABRIC_ERR = 400, FABRIC_NAME = 64 };
+enum { FABRIC_HANDLE = 128, FABRIC_ERR = 940, FABRIC_NAME = 64 };
 
 enum fabric_kind {
 	FABRIC_PLUGIN, FABRIC_RAW,

@@ -36,7 +36,7 @@ static int fail(struct fabric *fab, ncclResult_t res, const char *what)
 {
 	const char *warn = net_last_warn();
 
-	snprintf(fab->err, sizeof(fab->err), "%s: %s%s%.300s", what, net_result_name(res),
+	snprintf(fab->err, sizeof(fab->err), "%s: %s%s%s", what, net_result_name(res),
 		 warn && *warn ? ": " : "", warn ? warn : "");
 	return result_errno(res);
 }
@@ -63,7 +63,7 @@ static int dev_find(struct net_fabric *f, const char *want, char *err)
 	int n = 0, devs[8], ndevs = 0, dev;
 
 	if (net_devices(f->net, &n) != ncclSuccess || n <= 0) {
-		snprintf(err, FABRIC_ERR, "%s: no devices%s%.300s", f->net->name,
+		snprintf(err, FABRIC_ERR, "%s: no devices%s%s", f->net->name,
 			 *net_last_warn() ? ": " : "", net_last_warn());
 		return -ENODEV;
 	}

@@ -62,7 +62,7 @@ static int fail(struct fabric *fab, ncclResult_t res, const char *what)
 {
 	const char *warn = net_last_warn();
 
-	snprintf(fab->err, sizeof(fab->err), "%s: %s%s%.300s", what, net_result_name(res),
+	snprintf(fab->err, sizeof(fab->err), "%s: %s%s%s", what, net_result_name(res),
 		 warn && *warn ? ": " : "", warn ? warn : "");
 	return res == ncclRemoteError ? -ECONNRESET : res == ncclInvalidUsage ? -EINVAL : -EIO;
 }

@@ -15,7 +15,7 @@ enum {
 	PERF_THREADS_MAX = 64,
 	PERF_INFLIGHT_MAX = 32,		/* NCCL's own bound for one comm */
 	PERF_SIZES_MAX = 64,
-	PERF_TEXT = 480,
+	PERF_TEXT = 1024,		/* a plugin's longest line, and whose it is */
 	PERF_HOST = 64,			/* a host's name, or its kernel's */
 };
 

@@ -334,6 +334,15 @@ assert r["date"].endswith("Z") and r["command"].startswith("braid validate soak"
 	[[ $stderr == "braid validate: /nowhere/x.so: No such file or directory [bad-option]" ]]
 }
 
+@test "a report that can't be written leaves no file behind" {
+	cd "$BATS_TEST_TMPDIR" || return
+	# The limit is what a full disk is: a file may be made, and have no bytes.
+	run -2 bash -c 'set -o pipefail; trap "" XFSZ; (ulimit -f 0; timeout 100 "$@") 2>&1 | cat' _ \
+		"$braid" validate --plugin "$plugin" --only props-name --json r.json --junit j.xml
+	[[ $output == *"r.json: could not be written"*"[cannot-write]"*"j.xml: "* ]]
+	[ -z "$(ls)" ]
+}
+
 @test "--help has examples" {
 	run -0 "$braid" validate --help
 	[[ $output == *"braid validate --connect node1:7400"* ]]

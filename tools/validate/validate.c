@@ -53,20 +53,6 @@ static int profile(struct options *w, const struct words *words)
 	return 0;
 }
 
-/* Find out before an hour of checks that a report can't be written. */
-static int may_write(const char *path)
-{
-	FILE *f;
-
-	if (!path || opt_is_stdout(path))
-		return 0;
-	f = fopen(path, "ae");
-	if (!f)
-		return opt_error(prog, "%s: %s [cannot-write]", path, strerror(errno));
-	fclose(f);
-	return 0;
-}
-
 static int settle(struct options *w, const struct words *words)
 {
 	bool json_out = opt_is_stdout(w->json), junit_out = opt_is_stdout(w->junit);
@@ -97,9 +83,7 @@ static int settle(struct options *w, const struct words *words)
 		rc = perf_key_need(prog, w->key_file, w->connect, &w->key);
 	else if (words->listen)
 		rc = perf_key_read(prog, w->key_file, &w->key);
-	if (!rc)
-		rc = may_write(w->json);
-	return rc ? rc : may_write(w->junit);
+	return rc;
 }
 
 static int serve(struct options *w, const struct words *words)

@@ -438,6 +438,20 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat == *"sudo ip link set dev eth0 mtu 1500 # or 9000 at the switch and the peer"* ]]
 }
 
+@test "BRAID_PORT_RANGE is read as the plugin reads it" {
+	for range in " 30000-30100" "30000- 30100" "+30000-30100" 30100-30000 0-30100 30000-65536 30000; do
+		variables "BRAID_PORT_RANGE=$range"
+		doctor --only tcp-range
+		[[ $flat == *"is '$range', but must be LOW-HIGH, two ports"* ]]
+	done
+	variables BRAID_PORT_RANGE=30000-30000
+	doctor --only tcp-range
+	[[ $flat == *"BRAID_PORT_RANGE=30000-30000 has only 1 port: "* ]]
+	variables BRAID_PORT_RANGE=
+	doctor --only tcp-range --all
+	[[ $flat == "ok tcp-range"*"is not set"* ]]
+}
+
 @test "a peer that is this host itself gets no advice about its route or MTU" {
 	bad_peer_self
 	doctor --only peer --all

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/param.h"
 #include "tools/doctor/doctor.h"
 
 enum { PORTS_FEW = 32 };		/* of a range, for all processes of a host */
@@ -114,32 +115,33 @@ static void range(struct doctor *d)
 {
 	const char *name, *text = env_param(d, "port_range", &name);
 	char kept[NAME_LEN] = "", local[NAME_LEN] = "";
-	int first = 0, last = 0;
-	int low, high;
-	char more;
+	int first = 0, last = 0, low = 0, high = 0, n;
+	struct braid_params p = braid_param;
 
-	if (!text) {
+	if (!text || !*text) {
 		doctor_ok(d, "BRAID_PORT_RANGE is not set: the kernel chooses ports");
 		return;
 	}
 	sys_line(d, kept, sizeof(kept), "/proc/sys/net/ipv4/ip_local_reserved_ports");
 	sys_line(d, local, sizeof(local), "/proc/sys/net/ipv4/ip_local_port_range");
 	sscanf(local, "%d %d", &first, &last);
-	if (sscanf(text, "%d-%d%c", &low, &high, &more) != 2 || low < 1 || high < low ||
-	    high > UINT16_MAX) {
+	if (braid_param_set(&p, "port_range", text) == 0)
+		sscanf(text, "%d-%d", &low, &high);
+	n = high - low + 1;
+	if (!high) {
 		doctor_find(d, LEVEL_FAIL, "%s is '%s', but must be LOW-HIGH, two ports", name,
 			    text);
-	} else if (high - low + 1 < PORTS_FEW) {
-		doctor_find(d, LEVEL_WARN, "%s=%s has only %d ports: each process listens on one "
-			    "for each device, and each lane to a peer has another", name, text,
-			    high - low + 1);
+	} else if (n < PORTS_FEW) {
+		doctor_find(d, LEVEL_WARN, "%s=%s has only %d port%s: each process listens on one "
+			    "for each device, and each lane to a peer has another", name, text, n,
+			    n == 1 ? "" : "s");
 	} else if (low <= last && high >= first && !strstr(kept, text)) {
 		doctor_find(d, LEVEL_NOTE, "%s=%s has ports that the kernel gives other programs' "
 			    "connections (%d to %d)", name, text, first, last);
 		doctor_mend(d, "sudo sysctl -w net.ipv4.ip_local_reserved_ports=%s%s%s", kept,
 			    *kept ? "," : "", text);
 	} else {
-		doctor_ok(d, "%s=%s has %d ports", name, text, high - low + 1);
+		doctor_ok(d, "%s=%s has %d ports", name, text, n);
 	}
 }
 

@@ -184,6 +184,13 @@ assert any(n.startswith("fork: ") for n in p["notes"])' <<<"$output"
 	[[ $output == *'"peer":'*'"why": "this host itself"'* ]]
 }
 
+@test "--peer takes an IPv6 address in brackets, as other commands do" {
+	BRAID_SOCKET_IFNAME=lo run -0 "$braid" info --plugin "$plugin" --peer '[::1]'
+	[[ $output == *"::1"* ]]
+	run -1 --separate-stderr "$braid" info --plugin "$plugin" --peer '[::1'
+	[[ $stderr == *"[::1: "*"[no-such-host]" ]]
+}
+
 @test "--peer of a name that is none is status 1" {
 	run -1 --separate-stderr "$braid" info --plugin "$plugin" --peer no-such-host.invalid
 	[[ $stderr == *"no-such-host.invalid: "*"[no-such-host]"* ]]

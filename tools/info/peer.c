@@ -25,11 +25,16 @@ struct hosts {
 	unsigned nto;
 };
 
+/* "[V6]" is the address, as where a port follows it. */
 static int resolve(struct hosts *h, const char *host)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *all, *a;
-	int err = getaddrinfo(host, NULL, &hints, &all);
+	size_t n = strlen(host);
+	bool v6 = n > 2 && *host == '[' && host[n - 1] == ']';
+	char *name = strndup(host + v6, n - 2 * v6);
+	int err = name ? getaddrinfo(name, NULL, &hints, &all) : EAI_MEMORY;
 
+	free(name);
 	if (err)
 		return err;
 	for (a = all; a && h->nto < BRAID_PAIR_ADDRS; a = a->ai_next) {

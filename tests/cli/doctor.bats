@@ -438,6 +438,18 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat == *"sudo ip link set dev eth0 mtu 1500 # or 9000 at the switch and the peer"* ]]
 }
 
+@test "what has no cable is not told to clean one" {
+	for count in carrier_down_count statistics/rx_crc_errors; do
+		put sys/class/net/eth1/$count 99999
+		doctor --only net-flaps,net-errors
+		[[ $flat == *"ethtool -m eth1"* && $flat != *"ip -d"* ]]
+		drop sys/class/net/eth1/device
+		doctor --only net-flaps,net-errors
+		[[ $flat == *"ip -d -s link show dev eth1"* && $flat != *"ethtool -m eth1"* ]]
+		again
+	done
+}
+
 @test "BRAID_PORT_RANGE is read as the plugin reads it" {
 	for range in " 30000-30100" "30000- 30100" "+30000-30100" 30100-30000 0-30100 30000-65536 30000; do
 		variables "BRAID_PORT_RANGE=$range"

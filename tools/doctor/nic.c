@@ -63,6 +63,15 @@ static long long stat(struct doctor *d, const struct iface *f, const char *name)
 	return v;
 }
 
+static void mend_cable(struct doctor *d, const struct iface *f)
+{
+	if (f->physical)
+		doctor_mend(d, "sudo ethtool -m %s   # clean or change cable and module", f->name);
+	else
+		doctor_mend(d, "ip -d -s link show dev %s   # no cable: look at what it is made of",
+			    f->name);
+}
+
 static void errors(struct doctor *d)
 {
 	const struct iface *f;
@@ -81,7 +90,7 @@ static void errors(struct doctor *d)
 		}
 		doctor_find(d, LEVEL_WARN, "%s: %lld packets of %lld were damaged", f->name, bad,
 			    all);
-		doctor_mend(d, "sudo ethtool -m %s   # clean or change cable and module", f->name);
+		mend_cable(d, f);
 	}
 	if (!seen)
 		doctor_skip(d, "no interface would be used");
@@ -130,7 +139,7 @@ static void flaps(struct doctor *d)
 		}
 		doctor_find(d, LEVEL_WARN, "%s flaps: its link was lost %lld times since boot",
 			    f->name, n);
-		doctor_mend(d, "sudo ethtool -m %s   # clean or change cable and module", f->name);
+		mend_cable(d, f);
 	}
 	if (!seen)
 		doctor_skip(d, "no interface tells");

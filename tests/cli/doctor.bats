@@ -450,6 +450,18 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	done
 }
 
+@test "a firewall may be this host's own" {
+	bad_peer_port
+	doctor --only peer-port
+	[[ $flat == *"in the output rules of node1, in the input rules of 10.0.0.2, or on the way"* ]]
+	[[ $flat == *"# on node1, then on 10.0.0.2: sudo nft insert rule inet filter input"* ]]
+	put probe/peer.json '{"port": 5201, "address": "10.0.0.2", "source": "10.0.0.1", "interface": "eth0",
+		"mtu": 9000, "connected": "Operation not permitted", "refused_here": true, "answered": false}'
+	doctor --only peer-port
+	[[ $flat == *"a firewall of this host: 10.0.0.2 port 5201: Operation not permitted"* ]]
+	[[ $flat == *"filter output ip daddr 10.0.0.2 accept # here"* ]]
+}
+
 @test "BRAID_PORT_RANGE is read as the plugin reads it" {
 	for range in " 30000-30100" "30000- 30100" "+30000-30100" 30100-30000 0-30100 30000-65536 30000; do
 		variables "BRAID_PORT_RANGE=$range"

@@ -129,6 +129,27 @@ static void route(struct doctor *d)
 	doctor_mend_set(d, "NCCL_SOCKET_IFNAME", value);
 }
 
+/* A packet that a rule of this host drops is not answered, either. */
+static void walled(struct doctor *d, const json_t *o, long long num)
+{
+	const char *source = text_of(o, "source"), *to = text_of(o, "address");
+	const char *ip = strchr(source, ':') ? "ip6" : "ip", *err = text_of(o, "connected");
+	char own[NAME_LEN] = "this host";
+
+	if (json_is_true(json_object_get(o, "refused_here"))) {
+		doctor_find(d, LEVEL_FAIL, "a firewall of this host: %s port %lld: %s", to, num,
+			    err);
+		doctor_mend(d, "sudo nft insert rule inet filter output %s daddr %s accept   "
+			    "# here", ip, to);
+		return;
+	}
+	sys_line(d, own, sizeof(own), "/proc/sys/kernel/hostname");
+	doctor_find(d, LEVEL_FAIL, "a firewall is between: %s port %lld: %s; it is in the output "
+		    "rules of %s, in the input rules of %s, or on the way", to, num, err, own, to);
+	doctor_mend(d, "sudo nft list ruleset   # on %s, then on %s: sudo nft insert rule inet "
+		    "filter input %s saddr %s accept", own, to, ip, source);
+}
+
 static void port(struct doctor *d)
 {
 	const json_t *o = peer_found(d);
@@ -152,11 +173,7 @@ static void port(struct doctor *d)
 		doctor_mend(d, "ip neigh show %s   # FAILED; is the address right?",
 			    text_of(o, "address"));
 	} else {
-		doctor_find(d, LEVEL_FAIL, "a firewall is between: %s port %lld: %s",
-			    text_of(o, "address"), num, text_of(o, "connected"));
-		doctor_mend(d, "sudo nft insert rule inet filter input %s saddr %s accept   # "
-			    "there",
-			    strchr(text_of(o, "source"), ':') ? "ip6" : "ip", text_of(o, "source"));
+		walled(d, o, num);
 	}
 }
 

@@ -105,6 +105,7 @@ static void peer_connect(json_t *o, const struct sockaddr *to)
 	/* A firewall's refusal has the same error, and comes at once. */
 	json_object_set_new(o, "no_neighbour", json_boolean(on_link && err == EHOSTUNREACH &&
 							    child_now() - began > ANSWER_MS));
+	json_object_set_new(o, "refused_here", json_boolean(err == EPERM || err == EACCES));
 	json_object_set_new(o, "answered", json_boolean(!err || err == ECONNREFUSED));
 }
 

@@ -438,6 +438,20 @@ assert d["facts"]["mtu eth1"] == "1500" and d["facts"]["gid index mlx5_0:1"] == 
 	[[ $flat == *"sudo ip link set dev eth0 mtu 1500 # or 9000 at the switch and the peer"* ]]
 }
 
+@test "where /sys or /proc can't be read the interfaces are not known" {
+	drop sys/class/net
+	doctor --only net-interface --all
+	[ "$status" -eq 0 ]
+	[[ $flat == "skip net-interface"*"/sys/class/net can't be read"* ]]
+	again
+	drop proc/self/net
+	doctor --only net-interface --all
+	[[ $flat == "skip net-interface"*"/proc/self/net/route can't be read"* ]]
+	variables NCCL_SOCKET_IFNAME=eth0
+	doctor --only net --all
+	[ "$status" -eq 0 ]
+}
+
 @test "what has no cable is not told to clean one" {
 	for count in carrier_down_count statistics/rx_crc_errors; do
 		put sys/class/net/eth1/$count 99999

@@ -89,12 +89,30 @@ static void add_left_out(struct doctor *d)
 		doctor_fact(d, "interfaces left", "%s", why);
 }
 
+/* Is what the kernel says of interfaces not there?  It lists lo at least. */
+static bool unreadable(struct doctor *d)
+{
+	const struct iface *f;
+	bool none = !doctor_ifaces(d, &f);
+
+	if (none)
+		doctor_skip(d, "/sys/class/net can't be read");
+	else if (!sys_has(d, "%s/net/route", sys_proc(d)) &&
+		 !sys_has(d, "%s/net/if_inet6", sys_proc(d)))
+		doctor_skip(d, "%s/net/route can't be read", sys_proc(d));
+	else
+		return false;
+	return true;
+}
+
 static void interface(struct doctor *d)
 {
 	const char *name, *filter = env_param(d, "socket_ifname", &name);
 	const struct iface *f, *good = best(d);
 	char list[TEXT_LEN] = "";
 
+	if (unreadable(d))
+		return;
 	for (unsigned i = 0; (f = doctor_chosen(d, i)); i++) {
 		size_t at = strlen(list);
 

@@ -109,6 +109,15 @@ broken_as()
 	END
 }
 
+@test "a rate that comes back later than promised passes, and is called slow" {
+	unshare -n true 2>/dev/null || unshare -rn true 2>/dev/null || skip "no network of its own"
+	run env BREAK=rests timeout 100 "$braid" validate --plugin "$broken" --faults \
+		--only fault-heal
+	[ "$status" -ne 77 ] || skip "$output"
+	[ "$status" -eq 0 ]
+	[[ $(tr -s ' \n' ' ' <<<"$output") == *"slower than Braid promises, 5 s; the check fails at 50 s"* ]]
+}
+
 @test "checks of how a plugin is loaded find what is wrong" {
 	broken_as <<-END
 	members load-members load-symbols,load-name

@@ -22,7 +22,7 @@
  *	reuse	sends are done before they are		crash	a receive is a SIGSEGV
  *	hang	no receive is ever done			none	it has no device
  *	large	a bit of what is over 256 KiB		tired	slow after a pause of a second
- *	words	no receive, and a WARN of 900 bytes
+ *	words	no receive, and a WARN of 900 bytes	rests	tired, but for 8 seconds only
  *
  * One is not broken, and does no more than NCCL asks for:
  *	oldest	only a comm's oldest request may be tested, one receive at a time, tags are not looked at
@@ -338,15 +338,20 @@ static uint64_t now_us(void)
 	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
-/* Nothing was done for a second: from then on each request takes a while. */
+/* Nothing was done for a second: from then on, or for 8 s, each request takes a while. */
 static void tire(void)
 {
-	static uint64_t last;
+	static uint64_t last, since;
 	static bool is_tired;
 	uint64_t now = now_us();
 
-	is_tired |= last && now - last > 1000000;
+	if (last && now - last > 1000000) {
+		is_tired = true;
+		since = now;
+	}
 	last = now;
+	if (is("rests") && now - since > 8000000)
+		is_tired = false;
 	if (is_tired)
 		usleep(10000);
 }
@@ -382,7 +387,7 @@ static ncclResult_t test(void *req, int *done, int *sizes)
 	}
 	if (res == ncclSuccess && *done && r->is_recv)
 		spoil(r, sizes);
-	if (res == ncclSuccess && *done && is("tired"))
+	if (res == ncclSuccess && *done && (is("tired") || is("rests")))
 		tire();
 	if (res == ncclSuccess && *done)
 		r->used = false;

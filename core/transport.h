@@ -38,8 +38,11 @@ struct braid_dev;
 struct braid_lane;
 struct braid_read;
 
-/* Bytes that one push() or poll() moves at most: a message of 1 MiB and its headers fit. */
-enum { BRAID_COPY_LOCKED = 16384, BRAID_CALL_BUDGET = (1 << 20) + 4096 };
+enum {
+	BRAID_COPY_LOCKED = 16384,	/* larger copies are made without the link's lock */
+	BRAID_CALL_BUDGET = (1 << 20) + 4096,	/* bytes that one push() or poll() moves at most:
+						 * a message of 1 MiB and its headers fit */
+};
 
 struct braid_key {			/* how a NIC addresses registered memory */
 	void *mr;

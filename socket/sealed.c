@@ -132,7 +132,7 @@ static ssize_t seal_next(struct braid_seal *s, struct braid_lane *lane, int fd, 
 		braid_lock_wait(lock);
 	if (err && err != -EAGAIN)
 		return err;
-	s->held = err;
+	s->held = err == -EAGAIN;	/* the last byte counts as unsent */
 	braid_tx_advance(lane, p.len - s->held);
 	return err ? err : (ssize_t)p.len;
 }

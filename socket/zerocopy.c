@@ -73,7 +73,7 @@ struct news {
 	int err;			/* 0, or why the error queue can't be read */
 };
 
-/* The kernel says of its calls ee_info to ee_data, both included, that it has let go of them. */
+/* Does it say that the kernel has let go of its calls ee_info to ee_data, both included? */
 static bool is_of_zerocopy(const struct cmsghdr *c, struct sock_extended_err *ret)
 {
 	if (c->cmsg_len < CMSG_LEN(sizeof(*ret)) ||

@@ -5,8 +5,9 @@
  * A lane carries numbered frames in order, both ways.  A carrier, such as a socket or a queue pair,
  * moves them; it may be replaced while the lane lives.
  *
- * The link's lock guards all of this, except `recover`, which is the service thread's.  The
- * thread that holds `io` may advance rx_dst and rx_left without the link's lock.
+ * The link's lock guards all of this, except `recover` (the service thread's) and `hand` (mover.h).
+ * The thread that holds `io` may change rx_dst, rx_left and the checksums of what it reads without
+ * the link's lock.
  */
 #ifndef BRAID_LINK_LANE_H
 #define BRAID_LINK_LANE_H

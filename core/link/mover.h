@@ -23,7 +23,6 @@
 
 #include "core/link/link.h"
 
-enum { BRAID_MOVERS_MAX = 16 };		/* of one NIC */
 
 /*
  * Hand a direction of the lane, with `bytes` to move, over to its mover.  The caller holds the

@@ -73,14 +73,14 @@ struct braid_link_rx {
 	} again;
 };
 
-/* Shared by data calls and the service thread, without a lock. */
+/* Shared by data calls and the service thread, without a lock but for the last two. */
 struct braid_link_thread {
 	atomic_ulong touched;		/* data calls on the link; may miss some, never all */
 	atomic_bool watched;		/* its sockets are in the service thread's epoll set */
 	atomic_bool alone;		/* a hint: recently no call used another link */
 	atomic_uint pins;		/* calls and dials that still use the link */
-	struct braid_link *other;	/* the one woken before it: braid_link_wake() */
-	bool woken;
+	struct braid_link *other;	/* the one woken before it: see woken.c, whose lock ... */
+	bool woken;			/* ... guards both */
 };
 
 /* --- of core/msg, under the link's lock except where atomic -------------------------------- */

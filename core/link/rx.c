@@ -107,6 +107,7 @@ static BRAID_APART int rx_link_frame(struct braid_lane *lane)
 		link->rx.peer_queued_ms = h->rseq;
 		link->rx.peer_announced++;
 		return 0;
+	case BRAID_F_CLOSE:
 	default:
 		braid_event(BRAID_EVENT_PEER_CLOSED, link->number, BRAID_FLIGHT_NONE, 0, 0);
 		link->rx.peer_gone = true;

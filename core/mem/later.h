@@ -6,7 +6,7 @@
  * thread starts a queue's jobs in order, and exists only while the queue has jobs:
  *
  *	STOP	the NIC lets go of memory: a queue pair goes to its error state
- *	SEE	find out, without a command, whether the NIC has let go of memory
+ *	STOP_CHECK	find out, without a command, whether the NIC has let go of memory
  *	MAKE	make what a lane needs: queue pairs, memory of our own; one job at a time
  *	END	what nothing waits for: destroy what is not needed any more, register more memory
  *
@@ -70,8 +70,8 @@ int braid_later_check(struct braid_dev *dev, uint64_t now);
 void braid_later_text(struct braid_dev *dev, char *ret, size_t len);
 
 /*
- * Requests to a NIC to let go of memory, in order.  The jobs of STOP and SEE report each of them as
- * over; braid_stop_end() may be called more than once for one.
+ * Requests to a NIC to let go of memory, in order.  The jobs of STOP and STOP_CHECK report each
+ * of them as over; braid_stop_end() may be called more than once for one.
  */
 struct braid_stop {
 	struct braid_stop *next;

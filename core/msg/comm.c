@@ -256,6 +256,7 @@ int braid_comm_test(struct braid_req *req)
 bool braid_comm_waits(struct braid_comm *c, struct braid_waiting *ret)
 {
 	braid_assert_locked(&c->link->lock);
+	*ret = (struct braid_waiting){ 0 };
 	if (c->closed || atomic_load(&c->err))
 		return false;
 	if (c->kind)

@@ -16,7 +16,8 @@
  * EAGER, WANT and START travel on the home lane in the order of their numbers, so the receiver
  * sees every message of a comm in order and matches on arrival.
  *
- * The link's lock guards all of this, except the requests' `done`, which test() reads without it.
+ * The link's lock guards all of this, but: `done` and `err` are atomic, and test() reads them
+ * without it; `flushes` has flush_lock; `ctx`, `ctx_node` and `mrs` are the plugin's.
  */
 #ifndef BRAID_MSG_COMM_H
 #define BRAID_MSG_COMM_H

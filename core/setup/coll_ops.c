@@ -63,6 +63,7 @@ static void post(struct braid_coll *coll, struct braid_rma_op *op, bool more)
 
 	if (!ch)
 		return;
+	braid_assert_locked(&ch->comm->link->lock);	/* by begin(), or keep() */
 	braid_rma_post(ch, op, more);
 	braid_unlock(&ch->comm->link->lock);
 	braid_link_touch(ch->comm->link);

@@ -34,7 +34,7 @@ enum {
 	LOCK_WAIT_NS = 1000000,		/* how long one call waits for braid_svc.lock */
 };
 
-struct way {				/* a link to the peer, and our comm on it */
+struct leg {				/* a link to the peer, and our comm on it */
 	struct braid_link *link;
 	struct braid_comm *comm;
 };
@@ -48,12 +48,12 @@ struct attempt {			/* one connect, until it is over */
 	struct braid_dev *dev;
 	int traffic_class;
 	struct braid_rma *rma;		/* NULL: NCCL's messages */
-	struct way way, beside;		/* beside: see attempt_doubt() */
+	struct leg leg, beside;		/* beside: see attempt_doubt() */
 	uint64_t connect;		/* in each OPEN: of equal ones the peer takes the first */
-	uint64_t up_ns;			/* when the link of `way` was seen up; 0: not yet */
+	uint64_t up_ns;			/* when the link of `leg` was seen up; 0: not yet */
 	unsigned tries;
 	bool distrusts;			/* the peer's own link: see attempt_distrust() */
-	bool doubted;			/* there is, or was, a way beside */
+	bool doubted;			/* there is, or was, a leg beside */
 	uint64_t deadline_ns;
 };
 
@@ -116,18 +116,18 @@ static int attempt_new(struct attempt **ret)
 	return 0;
 }
 
-static void leave(struct way *w)
+static void leave(struct leg *l)
 {
-	if (w->comm)
-		braid_comm_close(w->comm);
-	if (w->link)
-		braid_link_unpin(w->link);
-	*w = (struct way){ NULL, NULL };
+	if (l->comm)
+		braid_comm_close(l->comm);
+	if (l->link)
+		braid_link_unpin(l->link);
+	*l = (struct leg){ NULL, NULL };
 }
 
 static void attempt_end(struct attempt *a)
 {
-	leave(&a->way);
+	leave(&a->leg);
 	leave(&a->beside);
 	a->used = false;
 	braid_secret_free(a->token);
@@ -189,9 +189,9 @@ static int start_service(const struct attempt *a)
 }
 
 /* Choose the link: one that exists, or a new one, which is dialled. */
-static int attempt_link(struct attempt *a, struct way *w)
+static int attempt_link(struct attempt *a, struct leg *l)
 {
-	const bool beside = w == &a->beside;
+	const bool beside = l == &a->beside;
 	struct braid_link_key key = { 0 };
 	struct braid_link *link = NULL;
 
@@ -227,14 +227,14 @@ static int attempt_link(struct attempt *a, struct way *w)
 		braid_dial_at_once(link);
 	}
 	braid_link_pin(link);
-	w->link = link;
+	l->link = link;
 	return 0;
 }
 
-static int attempt_open(struct attempt *a, struct way *w)
+static int attempt_open(struct attempt *a, struct leg *l)
 {
 	struct braid_hdr h = { .type = BRAID_F_OPEN, .len = BRAID_OPEN_SIZE };
-	struct braid_link *link = w->link;
+	struct braid_link *link = l->link;
 	struct braid_open open = { .listen_id = a->to.listen_id, .connect = a->connect };
 	uint8_t payload[BRAID_OPEN_SIZE];
 	int err;
@@ -244,20 +244,20 @@ static int attempt_open(struct attempt *a, struct way *w)
 	if (!err && !braid_txq_room_ctl(&braid_link_home(link)->tx))
 		err = -EAGAIN;
 	if (!err) {
-		w->comm = braid_comm_new(link, link->setup.next_comm, true);
-		err = w->comm ? 0 : -ENOMEM;
+		l->comm = braid_comm_new(link, link->setup.next_comm, true);
+		err = l->comm ? 0 : -ENOMEM;
 	}
-	if (!err && a->rma && braid_rma_channel_new(a->rma, w->comm)) {
-		braid_comm_free(w->comm);
-		w->comm = NULL;
+	if (!err && a->rma && braid_rma_channel_new(a->rma, l->comm)) {
+		braid_comm_free(l->comm);
+		l->comm = NULL;
 		err = -ENOMEM;
 	}
 	if (!err) {
-		h.comm = w->comm->id;
+		h.comm = l->comm->id;
 		link->setup.next_comm += 2;
 		braid_auth_open(a->token, link->setup.session, h.comm, open.listen_id, open.mac);
 		braid_auth_opened(a->token, link->setup.session, h.comm, open.listen_id,
-				  w->comm->opened_mac);
+				  l->comm->opened_mac);
 		braid_open_pack(&open, payload);
 		braid_link_ctl(link, &h, payload);
 		braid_link_flush(link);
@@ -267,26 +267,26 @@ static int attempt_open(struct attempt *a, struct way *w)
 }
 
 /* The peer's answer: 0, with *ret_opened true once the peer has our comm; or an error. */
-static int way_answer(const struct way *w, bool *ret_opened)
+static int leg_answer(const struct leg *l, bool *ret_opened)
 {
 	int err;
 
-	braid_link_progress(w->link, NULL, NULL);
-	braid_lock_wait(&w->link->lock);
-	*ret_opened = w->comm->opened;
-	err = atomic_load(&w->comm->err);
-	braid_unlock(&w->link->lock);
+	braid_link_progress(l->link, NULL, NULL);
+	braid_lock_wait(&l->link->lock);
+	*ret_opened = l->comm->opened;
+	err = atomic_load(&l->comm->err);
+	braid_unlock(&l->link->lock);
 	return err;
 }
 
-/* Go on by the way beside, if there is one.  Else another link is tried next, by a new number. */
+/* Go on by the leg beside, if there is one.  Else another link is tried next, by a new number. */
 static int attempt_elsewhere(struct attempt *a)
 {
-	leave(&a->way);
-	a->way = a->beside;
-	a->beside = (struct way){ NULL, NULL };
-	if (a->way.link)
-		a->way.link->spare = false;
+	leave(&a->leg);
+	a->leg = a->beside;
+	a->beside = (struct leg){ NULL, NULL };
+	if (a->leg.link)
+		a->leg.link->spare = false;
 	else
 		a->connect += 2;
 	a->up_ns = 0;
@@ -300,7 +300,7 @@ static int attempt_elsewhere(struct attempt *a)
  */
 static int attempt_again(struct attempt *a)
 {
-	struct braid_link *link = a->way.link;
+	struct braid_link *link = a->leg.link;
 	int err = atomic_load(&link->err);
 	/* The link was idle and closing, or it was dialled for another listen, which is gone. */
 	bool closed = err == -ENOTCONN || braid_link_peer_gone(link) ||
@@ -325,7 +325,7 @@ static int attempt_again(struct attempt *a)
  */
 static int attempt_distrust(struct attempt *a)
 {
-	a->way.link->setup.distrusted = true;
+	a->leg.link->setup.distrusted = true;
 	a->distrusts = true;
 	return attempt_elsewhere(a);
 }
@@ -337,38 +337,38 @@ static int attempt_distrust(struct attempt *a)
  */
 static void attempt_doubt(struct attempt *a)
 {
-	struct way *w = &a->beside;
+	struct leg *l = &a->beside;
 	bool opened = false;
 	int err, state;
 
-	if (!w->link) {
-		if (a->doubted || a->way.link->setup.proven || !a->up_ns ||
+	if (!l->link) {
+		if (a->doubted || a->leg.link->setup.proven || !a->up_ns ||
 		    braid_since(a->up_ns, braid_os->now_ns()) < braid_tries_patience())
 			return;
-		a->doubted = attempt_link(a, w) != -EAGAIN;
+		a->doubted = attempt_link(a, l) != -EAGAIN;
 		return;
 	}
-	state = atomic_load(&w->link->state);
+	state = atomic_load(&l->link->state);
 	if (state == BRAID_LINK_DIALING || state == BRAID_LINK_WAITING)
 		return;
-	if (state == BRAID_LINK_DEAD || !w->link->setup.proven || !w->link->setup.one_comm)
+	if (state == BRAID_LINK_DEAD || !l->link->setup.proven || !l->link->setup.one_comm)
 		err = -ENOTCONN;
-	else if (!w->comm)
-		err = attempt_open(a, w);
+	else if (!l->comm)
+		err = attempt_open(a, l);
 	else
-		err = way_answer(w, &opened);
+		err = leg_answer(l, &opened);
 	if (opened) {
-		a->way.link->setup.distrusted = true;
+		a->leg.link->setup.distrusted = true;
 		attempt_elsewhere(a);
 	} else if (err && err != -EAGAIN) {
-		leave(w);
+		leave(l);
 	}
 }
 
 /* What ends the connect, if something does. */
 static int attempt_refused(const struct attempt *a, int err, bool late)
 {
-	const char *dev = a->dev->net.name, *peer = a->way.link->peer;
+	const char *dev = a->dev->net.name, *peer = a->leg.link->peer;
 	char how[BRAID_STOPPED_TEXT];
 
 	if (err == -ECONNREFUSED)
@@ -387,7 +387,7 @@ static int attempt_refused(const struct attempt *a, int err, bool late)
 				   "within %lld s (BRAID_CONNECT_TIMEOUT): %s [no-answer]",
 				   dev, peer,
 				   (long long)braid_param.connect_timeout,
-				   braid_stopped_why(a->way.link, how));
+				   braid_stopped_why(a->leg.link, how));
 	return -EAGAIN;
 }
 
@@ -397,13 +397,13 @@ static int attempt_step(struct attempt *a)
 	bool opened, late;
 	int err, state;
 
-	if (!a->way.link) {
-		err = attempt_link(a, &a->way);
+	if (!a->leg.link) {
+		err = attempt_link(a, &a->leg);
 		if (err)
 			return err;
 	}
 	attempt_doubt(a);
-	link = a->way.link;
+	link = a->leg.link;
 	braid_dial_help(link);
 	state = atomic_load(&link->state);
 	if (state == BRAID_LINK_DEAD)
@@ -412,12 +412,12 @@ static int attempt_step(struct attempt *a)
 		return -EAGAIN;
 	if (!a->up_ns)
 		a->up_ns = braid_os->now_ns();
-	if (!a->way.comm) {
-		err = attempt_open(a, &a->way);
+	if (!a->leg.comm) {
+		err = attempt_open(a, &a->leg);
 		if (err)
 			return err;
 	}
-	err = way_answer(&a->way, &opened);
+	err = leg_answer(&a->leg, &opened);
 	if (opened) {
 		link->setup.proven = true;
 		return 0;
@@ -481,8 +481,8 @@ int braid_connect(struct braid_dev *dev, int traffic_class, void *handle, struct
 		a->rma = rma;
 		err = attempt_step(a);
 		if (!err) {
-			*ret = a->way.comm;
-			a->way.comm = NULL;
+			*ret = a->leg.comm;
+			a->leg.comm = NULL;
 		}
 		if (err != -EAGAIN)
 			attempt_end(a);

@@ -138,7 +138,10 @@ static int dial_socket(const struct braid_path *path, bool small_segments, uint1
 	return fd;
 }
 
-/* A first dial is one of the link's ports; another dial is to find another path. */
+/*
+ * The local port to ask for.  A lane's first dial takes one next to those of the link's other
+ * lanes; a later one takes a random port, so that switches may choose another path.
+ */
 static uint16_t wish(struct braid_link *link, const struct braid_lane *lane)
 {
 	unsigned index = lane ? lane->index : link->nlanes;
@@ -239,7 +242,7 @@ static int dial_on(int fd, bool bound, struct braid_link *link, enum braid_hello
 static int dial_start(struct braid_link *link, enum braid_hello_kind kind, struct braid_lane *lane,
 		      unsigned path, uint64_t now)
 {
-	/* What the peer can't dial may become lane home (core/setup/reverse.h). */
+	/* A request's connection may come to carry home (core/setup/reverse.h). */
 	const struct braid_lane *was = kind == BRAID_HELLO_ALIVE ? braid_link_home(link) : lane;
 	bool bound = false;
 	int fd = dial_socket(&link->setup.path[path], was && braid_redial_again(was, now),

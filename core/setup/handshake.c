@@ -28,8 +28,8 @@ enum {
 	READY_MS = 1000,		/* for a transport's set-up; then the socket is used */
 	POLLS = 64,			/* handshakes polled in one round, at most */
 	HELPS = 8,			/* looked at by one call of accept() */
-	YOUNG_MS = 250,			/* no stranger is dropped sooner to make room */
-	KNOWN_MS = 2000,		/* nor one that has shown the key, or replays who did */
+	YOUNG_MS = 250,			/* a younger stranger is not dropped to make room */
+	KNOWN_MS = 2000,		/* the same if its hello, perhaps a replay, fits the key */
 	FD_SHARE = 8,			/* strangers hold at most 1/8 of the descriptors */
 	ANSWER_MS = 2000,		/* for a peer that must first stop the old lane's RDMA */
 };

@@ -42,12 +42,13 @@ void braid_handshake_end(struct braid_conn *c);
 void braid_handshakes_free(void);	/* by the service thread, when it holds no event */
 
 /*
- * Drop the oldest accepted connection, of those that have not shown the key if any.  Each has some
- * time before; at_once: only those that have shown the key do.  False: there is none to drop.
+ * Drop one accepted connection: the oldest of those that have not shown the key, or else the
+ * oldest.  Each has some time before that; at_once: only those that have shown the key have.
+ * False: there is none to drop.
  */
 bool braid_handshake_make_room(uint64_t now, bool at_once);
 /*
- * May one more be accepted?  Room is made for it if it can be; else let it wait in the kernel, as
+ * May one more be accepted?  Drops one if need be.  False: leave it in the kernel's queue, since
  * those that are here are as likely to be peers.
  */
 bool braid_handshake_has_room(uint64_t now);

@@ -3,9 +3,11 @@
  * links.h - the table of all links of this process, and the lock of the set-up.
  *
  * braid_svc.lock guards the table and what the other files of core/setup keep.  Set-up calls and
- * the service thread take it for moments.  Locks, outermost first: this one, a lane's io lock, a
- * link's lock, that of the listens.  Only the service thread frees links, so it may move one
+ * the service thread take it for moments.  Only the service thread frees links, so it may move one
  * without this lock.
+ *
+ * Locks, outermost first: a braid_coll_peer's, this one, a lane's io lock, a link's lock, that of
+ * the listens, a braid_rma's, a mover's.
  */
 #ifndef BRAID_SETUP_LINKS_H
 #define BRAID_SETUP_LINKS_H

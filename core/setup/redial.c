@@ -26,8 +26,8 @@ enum {
 	CALM_MS = 10000,		/* if a lane is lost again sooner, its host may be slow */
 	WAIT_MAX_MS = 500,		/* the longest wait between failed dials */
 	ASK_AGAIN_MS = 40,		/* between two dials before a refusal is believed */
-	ASKED_MS = 2000,		/* after so long a refusal is the first one again */
-	REACHED_MS = 2000,		/* the peer outlived a refusal: so long all are another's */
+	ASKED_MS = 2000,		/* a refusal that comes later counts as the first */
+	REACHED_MS = 2000,		/* after the peer reached us, refusals are another's */
 	WAIT_UNANSWERED_MS = 5000,	/* the longest if only the peer's kernel answers */
 	WAIT_LONG_MS = 2000,		/* the longest, also between time-outs, in a long outage */
 };

@@ -45,7 +45,7 @@ void braid_stall_check(struct braid_link *link, uint64_t now)
 		return;			/* a caller may hold the lock: look at the next tick */
 	link->recover.stall_ns = now;
 	braid_list_for(c, braid_comms(link), node) {
-		struct braid_waiting w = { 0 };
+		struct braid_waiting w;
 
 		if (!braid_comm_waits(c, &w) || w.seq != c->stall_seq || !c->stall_ns) {
 			c->stall_ns = w.any ? now : 0;

@@ -288,13 +288,17 @@ static void report(struct braid_link *link, unsigned path, uint64_t now)
 
 void braid_paths_report(struct braid_link *link, uint64_t now)
 {
+	bool up = braid_lane_up(braid_link_home(link));
+
 	braid_svc_assert_locked();
 	for (unsigned i = 0; link->npaths > 1 && i < link->npaths; i++) {
 		struct braid_path *p = &link->setup.path[i];
 
-		if (p->bad_until_ns && !p->reported && !carries(link, i) &&
-		    braid_since(p->bad_since_ns, now) >= REPORT_MS * MS &&
-		    braid_lane_up(braid_link_home(link)))
+		if (!p->bad_until_ns || p->reported)
+			continue;
+		if (!up)			/* all are down: the silence is reported */
+			p->bad_since_ns = now;
+		else if (!carries(link, i) && braid_since(p->bad_since_ns, now) >= REPORT_MS * MS)
 			report(link, i, now);
 	}
 }

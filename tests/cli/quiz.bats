@@ -148,7 +148,7 @@ between()
 		ip -n "$b" link set w1 down; sleep 0.05; ip -n "$b" link set w1 up; ready "$a" w1
 	done'
 	unnamed "$well" flaps
-	named "$said" "warn net-flaps w1 flaps: its link was lost" "sudo ethtool -m w1"
+	named "$said" "warn net-flaps w1 flaps: its link was lost" "ip -d -s link show dev w1"
 	unnamed "$said" "w0 flaps"
 }
 

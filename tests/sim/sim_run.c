@@ -607,6 +607,7 @@ static void log_line(enum braid_log_level level, const char *file, int line, con
 	    !strstr(text, "not a word for") &&
 	    !strstr(text, "has waited for") &&
 	    !(sim.moved && strstr(text, "[cannot-listen]")) &&
+	    !(sim.lossy && strstr(text, "[path-down]")) &&
 	    !(sim_rma_dropped() && strstr(text, "[rma-range]")) &&
 	    !((sim.flipped || sim.encrypted) &&
 	      (strstr(text, "[corrupt-data]") || strstr(text, "[lane-left]"))))

@@ -178,7 +178,11 @@ static void a_path_that_stays_bad_is_reported_once(void **state)
 	braid_path_bad(&link_, 1, now + 50 * SEC);
 	atomic_store(&lanes[0].up, false);	/* then the peer is silent, which has a line */
 	braid_paths_report(&link_, now + 60 * SEC);
+	atomic_store(&lanes[0].up, true);	/* and the path has not been tried since */
+	braid_paths_report(&link_, now + 62 * SEC);
 	assert_int_equal(warn_count, 1);
+	braid_paths_report(&link_, now + 63 * SEC);
+	assert_int_equal(warn_count, 2);
 }
 
 static void a_path_that_flaps_is_left_alone_for_longer(void **state)

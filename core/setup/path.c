@@ -251,7 +251,7 @@ void braid_path_good(struct braid_link *link, unsigned path, uint64_t now)
 	if (p->reported)
 		braid_info("device %s, peer %s: %s works again after %llu s",
 			   link->key.dev->net.name, link->peer, p->dev->net.name,
-			   (unsigned long long)(braid_since(p->bad_since_ns, now) / SEC));
+			   (unsigned long long)seconds(braid_since(p->bad_since_ns, now)));
 	p->reported = false;
 }
 
@@ -280,7 +280,7 @@ static void report(struct braid_link *link, unsigned path, uint64_t now)
 		braid_warn("device %s, peer %s: no connection over %s to %s for %llu s: %s; the "
 			   "other interfaces carry its share meanwhile [path-down]",
 			   link->key.dev->net.name, link->peer, nic, to,
-			   (unsigned long long)(braid_since(p->bad_since_ns, now) / SEC),
+			   (unsigned long long)seconds(braid_since(p->bad_since_ns, now)),
 			   braid_netdev_is_down(nic) ?
 				   "that interface of this host is down, or has no carrier" :
 				   "the path, or the peer's interface, is down");

@@ -119,7 +119,7 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
 	uint32_t rkey_epoch = braid_link_rkey_epoch(link);
-	bool used = uses(c, mr), revoked;
+	bool used = uses(c, mr);
 
 	if (used) {
 		if (!atomic_load(&c->err))
@@ -127,12 +127,9 @@ void braid_comm_cancel(struct braid_comm *c, const struct braid_mr *mr)
 		braid_comm_fail(c, -ECANCELED);
 		braid_comm_drop(c);
 	}
-	revoked = rkey_epoch != braid_link_rkey_epoch(link);
-	braid_link_go(link, n);
+	braid_comms_go(link, n, rkey_epoch);
 	if (!used)
 		return;		/* the usual case: no progress is needed */
-	if (revoked)
-		braid_comm_hooks.revoked(link);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_try_flush_control(link);
 }
@@ -142,7 +139,7 @@ void braid_comm_close(struct braid_comm *c)
 	struct braid_link *link = c->link;
 	unsigned n = braid_link_stop(link);
 	uint32_t rkey_epoch = braid_link_rkey_epoch(link);
-	bool gone, revoked;
+	bool gone;
 
 	if (unfinished(c) && !atomic_load(&c->err) && !c->peer_closed)
 		braid_comm_give_up(c, "a connection is closed here");
@@ -161,11 +158,7 @@ void braid_comm_close(struct braid_comm *c)
 		braid_comm_control_due(c);
 	}
 	braid_link_pin(link);
-	/* Only what this call revoked: its caller may hold braid_svc.lock, which the hook takes. */
-	revoked = rkey_epoch != braid_link_rkey_epoch(link);
-	braid_link_go(link, n);
-	if (revoked)
-		braid_comm_hooks.revoked(link);
+	braid_comms_go(link, n, rkey_epoch);
 	braid_link_progress(link, NULL, NULL);
 	braid_link_flush_control(link);	/* now: the process may end before a later chance */
 	braid_link_unpin(link);

@@ -39,6 +39,15 @@ static void revoked_none(const struct braid_link *link)
 
 struct braid_comm_hooks braid_comm_hooks = { check_none, offer_none, revoked_none };
 
+void braid_comms_go(struct braid_link *link, unsigned n, uint32_t rkey_epoch)
+{
+	bool revoked = rkey_epoch != braid_link_rkey_epoch(link);
+
+	braid_link_go(link, n);
+	if (revoked)
+		braid_comm_hooks.revoked(link);
+}
+
 /* 0, -ENOMEM, or -EBADMSG: the list is full. */
 static int refuse(struct braid_link *link, uint32_t comm, int err)
 {

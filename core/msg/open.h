@@ -38,6 +38,12 @@ struct braid_comm_hooks {
 };
 extern struct braid_comm_hooks braid_comm_hooks;
 
+/*
+ * braid_link_go() of a link that stood still since its epoch was `rkey_epoch`; then `revoked`, but
+ * only of what was revoked meanwhile: the caller may hold braid_svc.lock, which that hook takes.
+ */
+void braid_comms_go(struct braid_link *link, unsigned n, uint32_t rkey_epoch);
+
 /* Queue the refusals that are due; false: no room for all.  With the link's lock held. */
 bool braid_refusals_send(struct braid_link *link);
 

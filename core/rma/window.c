@@ -197,16 +197,12 @@ static void close_on(const struct braid_rma *rma, struct braid_link *link,
 	unsigned n = braid_link_stop(link);
 	uint32_t rkey_epoch = braid_link_rkey_epoch(link);
 	struct braid_comm *c;
-	bool revoked;
 
 	braid_list_for(c, braid_comms(link), node) {
 		if (is_of(c, rma) && !c->closed)
 			stop_using(c, w);
 	}
-	revoked = rkey_epoch != braid_link_rkey_epoch(link);
-	braid_link_go(link, n);
-	if (revoked)
-		braid_comm_hooks.revoked(link);
+	braid_comms_go(link, n, rkey_epoch);
 	braid_lock_wait(&link->lock);
 	announce(rma, link);
 	braid_unlock(&link->lock);

@@ -35,8 +35,8 @@ int braid_rma_signal(struct braid_rma *rma, uint32_t window, uint64_t offset, ui
 
 	if (!w)
 		return 0;		/* closed since */
-	if ((uintptr_t)(w->data + offset) % sizeof(value) ||
-	    !braid_rma_is_in(w->size, offset, sizeof(value)))
+	if (!braid_rma_is_in(w->size, offset, sizeof(value)) ||
+	    (uintptr_t)(w->data + offset) % sizeof(value))
 		return -ERANGE;
 	if (w->mr->gpu)
 		return braid_rma_word_add(rma, w, offset, value);

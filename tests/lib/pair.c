@@ -374,6 +374,8 @@ static struct braid_link *link_new(struct null_pair *p, unsigned end)
 	link->setup.next_comm = end;
 	link->msg.rx_window = braid_pool_promise(p->config.window);
 	link->lanes_max = BRAID_LANES_MAX;
+	link->npaths = 1;
+	link->setup.path[0].dev = &p->dev[end];
 	snprintf(link->peer, sizeof(link->peer), "end %u", !end);
 	return link;
 }

@@ -235,8 +235,6 @@ static int begin_with(bool held)
 	for (unsigned i = 0; i < 2; i++) {
 		struct braid_link *link = pair.end[i];
 
-		link->npaths = 1;
-		link->setup.path[0].dev = link->key.dev;
 		link->lane[0]->tr = &tr;
 		link->lane[0]->fd = FD + (int)i;
 		braid_silence_start(link, null_now_ns);

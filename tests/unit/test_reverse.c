@@ -88,8 +88,6 @@ static int setup(void **state)
 	(void)state;
 	null_pair_init(&p, &config);
 	link = p.end[0];
-	link->npaths = 1;
-	link->setup.path[0].dev = link->key.dev;
 	link->setup.reverses = true;
 	link->msg.ncomms = 1;
 	null_now_ns += 1000 * SEC;

@@ -149,8 +149,6 @@ static void requests_become_fewer_though_the_lane_is_never_lost(void **state)
 	silent = null_transport;
 	silent.health = not_acknowledged;
 	link->lane[0]->tr = &silent;
-	link->npaths = 1;
-	link->setup.path[0].dev = link->key.dev;
 	link->setup.path[0].to.port = 1;
 	assert_in_range(requests_in(BRAID_LONG_OUTAGE_S), BRAID_LONG_OUTAGE_S, 1000);
 	assert_in_range(requests_in(60), 60 / 3, 60);
@@ -194,8 +192,6 @@ static int setup_two(void **state)
 	(void)state;
 	null_pair_init(&p, &config);
 	link = p.end[0];
-	link->npaths = 1;
-	link->setup.path[0].dev = link->key.dev;
 	link->msg.ncomms = 1;
 	null_now_ns += 1000 * SEC;
 	braid_svc_lock();

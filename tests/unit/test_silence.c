@@ -27,8 +27,6 @@ static int begin_with(unsigned lanes)
 {
 	start(&(struct null_config){ .lanes = lanes, .window = 512 * K, .held = true });
 	link = pair.end[B];
-	link->npaths = 1;
-	link->setup.path[0].dev = link->key.dev;
 	null_now_ns += 1000 * SEC;
 	braid_svc_lock();
 	braid_silence_start(link, null_now_ns);

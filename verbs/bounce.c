@@ -9,39 +9,39 @@
 #include "verbs/mr.h"
 #include "verbs/recv.h"
 
-enum { CHUNK_BYTES = BRAID_BOUNCES * BRAID_SLOT };
-
 static_assert(BRAID_BOUNCES * BRAID_BOUNCE_CHUNKS <= 64, "one bit for each piece");
 
 static void chunk_free(struct braid_bounce_chunk *c)
 {
 	if (c->mr)
 		braid_ibv.dereg_mr(c->mr);
-	munmap(c->at, CHUNK_BYTES);
+	munmap(c->at, c->bytes);
 }
 
-static int grow(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd)
+/* One more chunk, of n pieces. */
+static int grow(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd, unsigned n)
 {
 	struct braid_bounce_chunk *c = &b->chunk[b->nchunks];
-	void *at = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			-1, 0);
+	size_t bytes = (size_t)n * BRAID_SLOT;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
 		return -ENOMEM;
 	c->at = at;
-	c->mr = braid_ibport_own(p, pd, at, CHUNK_BYTES, 0);
+	c->bytes = bytes;
+	c->mr = braid_ibport_own(p, pd, at, bytes, 0);
 	if (!c->mr) {
 		chunk_free(c);
 		return -ENOMEM;
 	}
-	atomic_fetch_or(&b->free, ((UINT64_C(1) << BRAID_BOUNCES) - 1)
-					  << (b->nchunks++ * BRAID_BOUNCES));
+	atomic_fetch_or(&b->free, ((UINT64_C(1) << n) - 1) << (b->nchunks++ * BRAID_BOUNCES));
 	return 0;
 }
 
-void braid_bounces_init(struct braid_bounces *b)
+void braid_bounces_init(struct braid_bounces *b, bool shared)
 {
 	pthread_mutex_init(&b->lock, NULL);
+	b->shared = shared;
 }
 
 int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd)
@@ -50,11 +50,19 @@ int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct i
 
 	pthread_mutex_lock(&b->lock);
 	if (b->nchunks < BRAID_BOUNCE_CHUNKS && b->nchunks <= b->lanes)
-		err = grow(b, p, pd);
+		err = grow(b, p, pd, b->shared ? BRAID_BOUNCES : 1);
 	if (!err)
 		b->lanes++;
 	pthread_mutex_unlock(&b->lock);
 	return err;
+}
+
+void braid_bounces_use(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd)
+{
+	pthread_mutex_lock(&b->lock);
+	if (!b->shared && b->nchunks == 1)
+		(void)grow(b, p, pd, BRAID_BOUNCES - 1);
+	pthread_mutex_unlock(&b->lock);
 }
 
 void braid_bounces_leave(struct braid_bounces *b)

@@ -5,12 +5,17 @@
  *
  * The lanes of a port share its pieces, since few lanes need them at a time.  A lane takes a piece,
  * and gives it back once the NIC has sent it.  If none is free, the lane tries again later.
+ *
+ * A lane whose protection domain is its own shares none.  It has one piece, so that an idle link
+ * has little memory registered, and gets the others once it sends.
  */
 #ifndef BRAID_VERBS_BOUNCE_H
 #define BRAID_VERBS_BOUNCE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "verbs/lib.h"
@@ -25,16 +30,21 @@ enum {
 struct braid_bounces {			/* zeroed: none */
 	_Atomic uint64_t free;		/* one bit for each piece */
 	pthread_mutex_t lock;		/* of the rest; only for jobs, which may hold it for long */
+	bool shared;
 	unsigned lanes, nchunks;
 	struct braid_bounce_chunk {
 		char *at;
+		size_t bytes;
 		struct ibv_mr *mr;
 	} chunk[BRAID_BOUNCE_CHUNKS];
 };
 
-void braid_bounces_init(struct braid_bounces *b);
+/* shared: by the lanes of a port; else one lane has them. */
+void braid_bounces_init(struct braid_bounces *b, bool shared);
 /* One more lane uses them.  0, or -ENOMEM: no memory, or it can't be registered.  Only in jobs. */
 int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd);
+/* A lane that has them alone sends: it gets all, if memory can be registered.  Only in jobs. */
+void braid_bounces_use(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd);
 /* That lane is over, and has given back all its pieces.  They stay for later lanes. */
 void braid_bounces_leave(struct braid_bounces *b);
 void braid_bounces_free(struct braid_bounces *b);	/* no NIC reads them any more */

@@ -57,7 +57,7 @@ static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m, bool a
 {
 	m->pd = apart ? braid_ibv.alloc_pd(p->ctx) : p->pd;
 	m->ack = (void *)pages(PAGE);
-	braid_bounces_init(&m->own);
+	braid_bounces_init(&m->own, false);
 	return m->pd && m->ack ? 0 : -ENOMEM;
 }
 
@@ -167,9 +167,10 @@ static void ring_run(struct braid_job *job)
 	struct braid_ring *r = braid_container(job, struct braid_ring, job);
 	struct braid_qp *w = r->qp;
 
-	if (!atomic_load(&w->gone))
-		atomic_store(&r->mr, braid_ibport_own(w->port, w->m->pd, r->at, r->size,
-						      0));
+	if (!atomic_load(&w->gone)) {
+		braid_bounces_use(w->m->bounces, w->port, w->m->pd);
+		atomic_store(&r->mr, braid_ibport_own(w->port, w->m->pd, r->at, r->size, 0));
+	}
 	atomic_store(&r->busy, false);
 	braid_qp_put(w);
 }

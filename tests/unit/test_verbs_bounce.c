@@ -24,7 +24,7 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(&pool, 0, sizeof(pool));
-	braid_bounces_init(&pool);
+	braid_bounces_init(&pool, true);
 	return 0;
 }
 
@@ -87,6 +87,42 @@ static void memory_that_can_not_be_registered_is_no_lane_more(void **state)
 	assert_int_equal(braid_bounce_take(&pool), 0);
 }
 
+/* Takes all pieces that are free, and puts them back. */
+static unsigned pieces(void)
+{
+	uint64_t all = atomic_load(&pool.free);
+	unsigned n = 0;
+
+	while (braid_bounce_take(&pool) >= 0)
+		n++;
+	atomic_store(&pool.free, all);
+	return n;
+}
+
+static void a_lane_that_shares_none_has_one_until_it_sends(void **state)
+{
+	struct braid_ibport *p = port_named("ib0:1");
+
+	(void)state;
+	pool.shared = false;
+	assert_int_equal(join(), 0);
+	assert_int_equal(pieces(), 1);
+	ports_ctl("fail 1 ibv_reg_mr ENOMEM on");
+	braid_bounces_use(&pool, p, p->pd);	/* it goes on with one */
+	ports_ctl("fail 0");
+	assert_int_equal(pieces(), 1);
+	for (unsigned i = 0; i < 2; i++) {
+		braid_bounces_use(&pool, p, p->pd);
+		assert_int_equal(pieces(), BRAID_BOUNCES);
+	}
+	for (unsigned i = 0; i < BRAID_BOUNCES; i++) {
+		int piece = braid_bounce_take(&pool);
+
+		memset(braid_bounce_at(&pool, piece), 1, BRAID_HDR_SIZE + BRAID_COPY_MAX);
+		assert_int_equal(braid_bounce_key(&pool, piece), pool.chunk[i > 0].mr->lkey);
+	}
+}
+
 static void *take_and_give(void *arg)
 {
 	unsigned *clashes = arg;
@@ -131,6 +167,7 @@ int main(void)
 		POOL_TEST(each_lane_brings_some_until_they_are_many),
 		POOL_TEST(a_piece_has_one_user_and_is_registered_memory_of_its_own),
 		POOL_TEST(memory_that_can_not_be_registered_is_no_lane_more),
+		POOL_TEST(a_lane_that_shares_none_has_one_until_it_sends),
 		POOL_TEST(threads_never_have_the_same_piece),
 	};
 

@@ -91,7 +91,9 @@ static void a_strict_lane_copies_registered_memory_and_sends_it(void **state)
 	braid_param.rdma_strict = 1;
 	lanes_up(&l, "ib0:1", "ib1:1");
 	imms = count("imms", lane_qp(&l, 0));
+	assert_int_equal(atomic_load(&lane_qp(&l, 0)->m->own.free), 1);
 	lanes_move(&l, 300000, true);
+	assert_int_equal(lane_qp(&l, 0)->m->own.nchunks, 2);	/* as it sends */
 	assert_true(lane_qp(&l, 0)->bounces >= 300000 / BRAID_SLOT);
 	assert_int_equal(count("imms", lane_qp(&l, 0)), imms);
 	lanes_down(&l);

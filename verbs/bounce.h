@@ -39,11 +39,11 @@ struct braid_bounces {			/* zeroed: none */
 	} chunk[BRAID_BOUNCE_CHUNKS];
 };
 
-/* shared: by the lanes of a port; else one lane has them. */
+/* shared: for all lanes of a port; else for one lane. */
 void braid_bounces_init(struct braid_bounces *b, bool shared);
 /* One more lane uses them.  0, or -ENOMEM: no memory, or it can't be registered.  Only in jobs. */
 int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd);
-/* A lane that has them alone sends: it gets all, if memory can be registered.  Only in jobs. */
+/* A lane sends.  If it shares none, register the pieces it lacks, if possible.  Only in jobs. */
 void braid_bounces_use(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd);
 /* That lane is over, and has given back all its pieces.  They stay for later lanes. */
 void braid_bounces_leave(struct braid_bounces *b);

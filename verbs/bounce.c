@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "verbs/mr.h"
+#include "verbs/port.h"
 #include "verbs/recv.h"
 
 static_assert(BRAID_BOUNCES * BRAID_BOUNCE_CHUNKS <= 64, "one bit for each piece");
@@ -38,10 +39,9 @@ static int grow(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *
 	return 0;
 }
 
-void braid_bounces_init(struct braid_bounces *b, bool shared)
+void braid_bounces_init(struct braid_bounces *b)
 {
 	pthread_mutex_init(&b->lock, NULL);
-	b->shared = shared;
 }
 
 int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd)
@@ -50,7 +50,7 @@ int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct i
 
 	pthread_mutex_lock(&b->lock);
 	if (b->nchunks < BRAID_BOUNCE_CHUNKS && b->nchunks <= b->lanes)
-		err = grow(b, p, pd, b->shared ? BRAID_BOUNCES : 1);
+		err = grow(b, p, pd, pd == p->pd ? BRAID_BOUNCES : 1);
 	if (!err)
 		b->lanes++;
 	pthread_mutex_unlock(&b->lock);
@@ -60,7 +60,7 @@ int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct i
 void braid_bounces_use(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd)
 {
 	pthread_mutex_lock(&b->lock);
-	if (!b->shared && b->nchunks == 1)
+	if (pd != p->pd && b->nchunks == 1)
 		(void)grow(b, p, pd, BRAID_BOUNCES - 1);
 	pthread_mutex_unlock(&b->lock);
 }

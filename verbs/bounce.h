@@ -14,7 +14,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,7 +29,6 @@ enum {
 struct braid_bounces {			/* zeroed: none */
 	_Atomic uint64_t free;		/* one bit for each piece */
 	pthread_mutex_t lock;		/* of the rest; only for jobs, which may hold it for long */
-	bool shared;
 	unsigned lanes, nchunks;
 	struct braid_bounce_chunk {
 		char *at;
@@ -39,9 +37,11 @@ struct braid_bounces {			/* zeroed: none */
 	} chunk[BRAID_BOUNCE_CHUNKS];
 };
 
-/* shared: for all lanes of a port; else for one lane. */
-void braid_bounces_init(struct braid_bounces *b, bool shared);
-/* One more lane uses them.  0, or -ENOMEM: no memory, or it can't be registered.  Only in jobs. */
+void braid_bounces_init(struct braid_bounces *b);
+/*
+ * One more lane uses them, with the port's protection domain or, if it shares none, with its own.
+ * 0, or -ENOMEM: no memory, or it can't be registered.  Only in jobs.
+ */
 int braid_bounces_join(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd);
 /* A lane sends.  If it shares none, register the pieces it lacks, if possible.  Only in jobs. */
 void braid_bounces_use(struct braid_bounces *b, struct braid_ibport *p, struct ibv_pd *pd);

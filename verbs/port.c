@@ -238,7 +238,7 @@ static struct braid_ibport *port_new(struct ibv_context *ctx, uint8_t num,
 	p->num = num;
 	pthread_mutex_init(&p->loop_lock, NULL);
 	pthread_mutex_init(&p->srq_lock, NULL);
-	braid_bounces_init(&p->bounces, true);
+	braid_bounces_init(&p->bounces);
 	snprintf(p->name, sizeof(p->name), "%s:%u", ctx->device->name, num);
 	*why = port_fill(p);
 	if (*why) {

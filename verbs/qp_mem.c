@@ -57,7 +57,7 @@ static int memory_fill(struct braid_ibport *p, struct braid_qp_memory *m, bool a
 {
 	m->pd = apart ? braid_ibv.alloc_pd(p->ctx) : p->pd;
 	m->ack = (void *)pages(PAGE);
-	braid_bounces_init(&m->own, false);
+	braid_bounces_init(&m->own);
 	return m->pd && m->ack ? 0 : -ENOMEM;
 }
 

@@ -24,7 +24,7 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(&pool, 0, sizeof(pool));
-	braid_bounces_init(&pool, true);
+	braid_bounces_init(&pool);
 	return 0;
 }
 
@@ -102,17 +102,18 @@ static unsigned pieces(void)
 static void a_lane_that_shares_none_has_one_until_it_sends(void **state)
 {
 	struct braid_ibport *p = port_named("ib0:1");
+	struct ibv_pd *own = braid_ibv.alloc_pd(p->ctx);
 
 	(void)state;
-	pool.shared = false;
-	assert_int_equal(join(), 0);
+	assert_non_null(own);
+	assert_int_equal(braid_bounces_join(&pool, p, own), 0);
 	assert_int_equal(pieces(), 1);
 	ports_ctl("fail 1 ibv_reg_mr ENOMEM on");
-	braid_bounces_use(&pool, p, p->pd);	/* it goes on with one */
+	braid_bounces_use(&pool, p, own);	/* it goes on with one */
 	ports_ctl("fail 0");
 	assert_int_equal(pieces(), 1);
 	for (unsigned i = 0; i < 2; i++) {
-		braid_bounces_use(&pool, p, p->pd);
+		braid_bounces_use(&pool, p, own);
 		assert_int_equal(pieces(), BRAID_BOUNCES);
 	}
 	for (unsigned i = 0; i < BRAID_BOUNCES; i++) {
@@ -121,6 +122,9 @@ static void a_lane_that_shares_none_has_one_until_it_sends(void **state)
 		memset(braid_bounce_at(&pool, piece), 1, BRAID_HDR_SIZE + BRAID_COPY_MAX);
 		assert_int_equal(braid_bounce_key(&pool, piece), pool.chunk[i > 0].mr->lkey);
 	}
+	braid_bounces_free(&pool);
+	assert_int_equal(braid_ibv.dealloc_pd(own), 0);
+	braid_bounces_init(&pool);
 }
 
 static void *take_and_give(void *arg)

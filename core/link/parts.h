@@ -171,6 +171,7 @@ struct braid_link_recover {		/* core/setup/silence.c: does the peer live? */
 	_Atomic uint64_t received_ns;	/* when that count last grew */
 	uint32_t sent;			/* frames ever queued at our home lane */
 	uint64_t sent_ns;		/* when that count last grew */
+	uint64_t alive_ns;		/* when ALIVE was last sent */
 	uint64_t slow_look_ns;		/* core/setup/slow.c */
 	unsigned rest_s;		/* of the last ALIVE that we sent */
 	uint64_t asked_ns;		/* when we last began to want a sign each second */

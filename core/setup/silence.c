@@ -29,6 +29,7 @@
 enum {
 	ALIVE_MS = 1000,		/* send ALIVE after sending nothing for so long */
 	ALIVE_SOON_MS = 250,		/* the same while a caller waits and nothing arrives */
+	ALIVE_ANYWAY_MS = 4000,		/* send ALIVE so often: it tells the peer our CPU time */
 	SILENT_MS = 3000,		/* log a WARN after receiving nothing for so long */
 	AGAIN_S = 60, AGAIN_MAX_S = 960,	/* until the next WARN; doubled each time */
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
@@ -40,7 +41,8 @@ enum {
 void braid_silence_start(struct braid_link *link, uint64_t now)
 {
 	braid_svc_assert_locked();
-	link->recover.received_ns = link->recover.sent_ns = link->recover.ticked_ns = now;
+	link->recover.received_ns = link->recover.sent_ns = link->recover.alive_ns = now;
+	link->recover.ticked_ns = now;
 }
 
 uint64_t braid_silence(const struct braid_link *link, uint64_t now)
@@ -275,7 +277,7 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	struct braid_hdr h = { .type = BRAID_F_ALIVE };
 	const struct braid_txq *q = &braid_link_home(link)->tx;
 	uint64_t quiet, silent = braid_silence(link, now);
-	bool waits = !braid_link_is_watched(link);
+	bool waits = !braid_link_is_watched(link), due;
 
 	braid_svc_assert_locked();
 	if (waits)
@@ -287,13 +289,14 @@ void braid_silence_send_alive(struct braid_link *link, uint64_t now)
 	quiet = braid_since(link->recover.sent_ns, now);
 	braid_share_announce(&h);
 	h.n = waits ? 0 : (uint16_t)rest_wanted();
-	if (!q->unsent && braid_lane_up(braid_link_home(link)) &&
-	    (quiet >= ALIVE_MS * MS * rest_s(link) || link->recover.slept ||
-	     (waits && quiet >= ALIVE_SOON_MS * MS &&
-	      (silent >= ALIVE_SOON_MS * MS || link->npaths > 1))) &&
+	due = quiet >= ALIVE_MS * MS * rest_s(link) || link->recover.slept ||
+	      braid_since(link->recover.alive_ns, now) >= ALIVE_ANYWAY_MS * MS * rest_s(link) ||
+	      (waits && quiet >= ALIVE_SOON_MS * MS &&
+	       (silent >= ALIVE_SOON_MS * MS || link->npaths > 1));
+	if (due && !q->unsent && braid_lane_up(braid_link_home(link)) &&
 	    braid_link_ctl(link, &h, NULL)) {
 		braid_link_flush(link);
-		link->recover.sent_ns = now;
+		link->recover.sent_ns = link->recover.alive_ns = now;
 		link->recover.rest_s = h.n;
 		link->recover.slept = false;
 	}

@@ -455,6 +455,24 @@ static void other_frames_take_its_place(void **state)
 	assert_true(alive());
 }
 
+/* An end that only answers the peer's frames announces its CPU time all the same. */
+static void but_not_for_more_than_four_seconds(void **state)
+{
+	struct braid_hdr h = { .type = BRAID_F_LANES, .n = 1 };
+
+	(void)state;
+	watched();
+	for (unsigned i = 1; i <= 8; i++) {
+		pass(500);
+		braid_lock_wait(&link->lock);
+		assert_true(braid_link_ctl(link, &h, NULL));
+		braid_link_flush(link);
+		braid_unlock(&link->lock);
+		pass_frame(B, BRAID_F_LANES);
+		assert_int_equal(alive(), i == 8);
+	}
+}
+
 static void alive_is_sent_sooner_while_a_caller_waits_and_nothing_comes(void **state)
 {
 	(void)state;
@@ -537,6 +555,7 @@ int main(void)
 		CASE(a_caller_that_comes_back_waits_three_seconds_for_a_report),
 		CASE(a_silence_is_excused_once),
 		CASE(other_frames_take_its_place),
+		CASE(but_not_for_more_than_four_seconds),
 		CASE(alive_is_sent_sooner_while_a_caller_waits_and_nothing_comes),
 		CASE(nothing_is_added_to_frames_that_wait),
 		CASE(it_waits_for_nothing),

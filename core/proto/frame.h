@@ -78,7 +78,7 @@ enum { BRAID_ALIVE_CPU = 1 };
  * ALIVE's n: the sender has many links, and this one is at rest, so a sign of life each n seconds
  * will do, from both ends; this is the most.  0: each second, as an earlier build always wants.
  */
-enum { BRAID_ALIVE_REST_S = 16 };
+enum { BRAID_ALIVE_REST_S = 40 };
 
 struct braid_hdr {
 	uint8_t type, flags;

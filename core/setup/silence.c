@@ -33,7 +33,7 @@ enum {
 	SILENT_MS = 3000,		/* log a WARN after receiving nothing for so long */
 	AGAIN_S = 60, AGAIN_MAX_S = 960,	/* until the next WARN; doubled each time */
 	GIVE_UP_MS = 500,		/* all lanes lost, and no redial possible or needed */
-	LINKS_A_SECOND = 256,		/* at rest that send ALIVE; more links: each less often */
+	LINKS_A_SECOND = 100,		/* at rest that send ALIVE; more links: each less often */
 	TIMEOUT_PART = 4,		/* at most this part of BRAID_PEER_TIMEOUT */
 	TRIM_FRAMES = 128,		/* after so many, a link at rest gives memory back */
 };

@@ -337,7 +337,7 @@ static void an_end_with_nothing_to_send_sends_alive_every_second(void **state)
 /* This process has so many links that a sign of life of each is wanted every four seconds. */
 static void many_links(void)
 {
-	static struct braid_link many[4 * 256];
+	static struct braid_link many[4 * 100];
 
 	memset(many, 0, sizeof(many));
 	braid_links_init();

@@ -436,18 +436,23 @@ static void a_silence_is_excused_once(void **state)
 	assert_int_equal(warn_count, 1);
 }
 
-static void other_frames_take_its_place(void **state)
+static void send_other_frame(void)
 {
 	struct braid_hdr h = { .type = BRAID_F_LANES, .n = 1 };
 
-	(void)state;
-	watched();
-	pass(999);
 	braid_lock_wait(&link->lock);
 	assert_true(braid_link_ctl(link, &h, NULL));
 	braid_link_flush(link);
 	braid_unlock(&link->lock);
 	pass_frame(B, BRAID_F_LANES);
+}
+
+static void other_frames_take_its_place(void **state)
+{
+	(void)state;
+	watched();
+	pass(999);
+	send_other_frame();
 	assert_false(alive());
 	pass(999);
 	assert_false(alive());
@@ -458,17 +463,11 @@ static void other_frames_take_its_place(void **state)
 /* An end that only answers the peer's frames announces its CPU time all the same. */
 static void but_not_for_more_than_four_seconds(void **state)
 {
-	struct braid_hdr h = { .type = BRAID_F_LANES, .n = 1 };
-
 	(void)state;
 	watched();
 	for (unsigned i = 1; i <= 8; i++) {
 		pass(500);
-		braid_lock_wait(&link->lock);
-		assert_true(braid_link_ctl(link, &h, NULL));
-		braid_link_flush(link);
-		braid_unlock(&link->lock);
-		pass_frame(B, BRAID_F_LANES);
+		send_other_frame();
 		assert_int_equal(alive(), i == 8);
 	}
 }

@@ -54,6 +54,13 @@ static void users_choice(struct abi *t)
 	EQ(5, most_with(t));
 }
 
+/* UCX refuses to send pieces that are larger than those it receives. */
+static void users_pieces(struct abi *t)
+{
+	setenv("UCX_TCP_RX_SEG_SIZE", "16K", 1);
+	most_with(t);
+}
+
 /* Of UCX's sends, the next one with data is cut short, and the one after that fails. */
 enum { WHOLE, CUT_SHORT, FAIL };
 static atomic_int sends = WHOLE;
@@ -135,6 +142,7 @@ static void send_fails(struct abi *t)
 static const struct abi_case cases[] = {
 	CASE("UCX fetches one event a call", one_event, ONCE),
 	CASE("a send of UCX's fails part way: TCP carries the message", send_fails, ONCE),
+	CASE("UCX_TCP_RX_SEG_SIZE is left as the user sets it", users_pieces, ONCE),
 	CASE("UCX_TCP_MAX_POLL is left as the user sets it", users_choice, ONCE),
 };
 
